@@ -1,0 +1,60 @@
+# make demo     run the library on the two pairs of tables in demo/
+# make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
+# make check    format, lint, strict types, import layers; no tests
+# make bench    run every script of benchmarks/
+# make format   format the code and mend what the linter can
+# make clean    remove what tools left behind, except the environment
+# Each sets up .venv first, once; Python 3.11 or later is all it needs (make PYTHON=python3.12 ... to choose one).
+
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DATA := $(abspath ../shared/data)
+
+ifndef TWOSAMPLE_DATA
+ifneq ($(wildcard $(DATA)),)
+export TWOSAMPLE_DATA := $(DATA)
+endif
+endif
+
+.PHONY: demo test check bench format clean
+
+demo: $(INSTALLED)
+	@echo "Nine blobs against nine blobs that lean (x, y):"
+	@$(BIN)/twosample test demo/blob_p.csv demo/blob_q.csv --seed 0
+	@echo
+	@echo "Last month's orders against this month's:"
+	@$(BIN)/twosample test demo/orders_last_month.csv demo/orders_this_month.csv --seed 0
+
+# One thread a worker: the workers already fill the cores.
+test: $(INSTALLED)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Two names for the constraints: older versions of pip build the package under the first, newer ones under the second.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, " + sys.executable + " is " + sys.version.split()[0] + "; choose one with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (once; PyTorch is large) ..." >&2
+	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+		$(BIN)/python -m pip install -qq --editable '.[all,dev]'
+	@touch $@

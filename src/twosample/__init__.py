@@ -1,0 +1,66 @@
+"""Do two samples come from the same distribution, and if not, how do they differ?
+
+>>> import numpy as np, twosample
+>>> rng = np.random.default_rng(0)
+>>> twosample.two_sample_test(rng.normal(size=(100, 3)), rng.normal(size=(80, 3)), rng=0).reject()
+False
+"""
+
+from ._version import __version__
+from .api import two_sample_test
+from .calibration import Permutation
+from .errors import (
+    IncompatibleParts,
+    InputError,
+    InputWarning,
+    MissingDependency,
+    TrainingError,
+    TrainingWarning,
+    TwoSampleError,
+)
+from .featurizers import MLP, AutoFeaturizer, ConvNet
+from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
+from .learning import Learning
+from .methods import METHODS, mmd_d, mmd_median, mmd_o
+from .objectives import PowerCriterion
+from .products import block_sums, row_sums
+from .result import TrainingLog, TwoSampleResult
+from .samples import Samples, as_samples
+from .statistics import MMD
+from .two_sample import FittedTest, TwoSampleTest
+
+__all__ = [
+    "METHODS",
+    "MLP",
+    "MMD",
+    "AutoFeaturizer",
+    "ConvNet",
+    "DeepKernel",
+    "FittedTest",
+    "Gaussian",
+    "IncompatibleParts",
+    "InputError",
+    "InputWarning",
+    "Kernel",
+    "Learning",
+    "Linear",
+    "MissingDependency",
+    "OnFeatures",
+    "Permutation",
+    "PowerCriterion",
+    "Samples",
+    "TrainingError",
+    "TrainingLog",
+    "TrainingWarning",
+    "TwoSampleError",
+    "TwoSampleResult",
+    "TwoSampleTest",
+    "as_samples",
+    "block_sums",
+    "median_bandwidth",
+    "mmd_d",
+    "mmd_median",
+    "mmd_o",
+    "row_sums",
+    "two_sample_test",
+]

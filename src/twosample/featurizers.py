@@ -1,0 +1,204 @@
+"""Feature maps: networks from points to vectors, with the architectures of the paper.
+
+A featurizer is any `nn.Module`. Those here know how to start on data: `start(points, generator)` draws their weights
+from the generator it is given, so one seed gives one network, and the global generator is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .errors import InputError
+
+
+class MLP(nn.Module):
+    """A fully connected network with softplus between its layers and none after the last [Liu2020, appendix].
+
+    Parameters
+    ----------
+    inputs
+        Number of columns; None takes it from the data.
+    width
+        Of the hidden layers and of the output; None means 3 * inputs, at least 30 and at most 300.
+    layers
+        Number of linear maps.
+    generator
+        Where the starting weights come from; `start` draws them again unless `load_state_dict` has put others there.
+    """
+
+    def __init__(
+        self,
+        inputs: int | None = None,
+        width: int | None = None,
+        *,
+        layers: int = 4,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.inputs, self.width, self.layers = inputs, width, layers
+        self.maps = nn.ModuleList()
+        self.fresh = True
+        if inputs is not None:
+            self._build(inputs, generator)
+
+    def _build(self, inputs: int, generator: torch.Generator | None) -> None:
+        width = self.width or min(300, max(30, 3 * inputs))
+        sizes = [inputs] + [width] * self.layers
+        self.maps = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        draw_weights(self, generator)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the points and draw its weights, unless they were loaded."""
+        inputs = points[0].numel()
+        if self.inputs is not None and self.inputs != inputs:
+            raise InputError(f"the MLP takes {self.inputs} columns but the points have {inputs}.")
+        if self.fresh:
+            self._build(inputs, generator)
+            self.to(points.device, points.dtype)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width)."""
+        if not self.maps:
+            raise InputError("this MLP does not know its number of columns yet; give `inputs`, or fit the test first.")
+        hidden = self.maps[0](points.flatten(1))
+        for linear in self.maps[1:]:
+            hidden = linear(nn.functional.softplus(hidden))
+        return hidden  # type: ignore[no-any-return]
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        self.fresh = False
+        super()._load_from_state_dict(*args, **options)
+
+    def __repr__(self) -> str:
+        return f"MLP({self.inputs}, width={self.width}" + (f", layers={self.layers})" if self.layers != 4 else ")")
+
+
+class ConvNet(nn.Module):
+    """The feature extractor of the DCGAN discriminator, as in the paper's image experiments.
+
+    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch normalisation (eps 0.8), then
+    one linear map to `width` features.
+
+    Parameters
+    ----------
+    shape
+        (channels, height, width) of one image; None takes it from the data.
+    width
+        Number of features.
+    channels
+        Of the blocks.
+    normalisation
+        "frozen": outside training, statistics are those of the training points, so that a point's features do not
+        depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still exact, because
+        pooled points go through the network in an order that is blind to labels.
+    generator
+        Where the starting weights come from.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int] | None = None,
+        width: int = 100,
+        *,
+        channels: Sequence[int] = (16, 32, 64, 128),
+        normalisation: Literal["frozen", "batch"] = "frozen",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if normalisation not in ("frozen", "batch"):
+            raise InputError(f"normalisation is {normalisation!r}; it must be 'frozen' or 'batch'.")
+        self.shape, self.width, self.channels, self.normalisation = shape, width, tuple(channels), normalisation
+        self.body = nn.Sequential()
+        self.head: nn.Module = nn.Identity()
+        self.fresh = True
+        if shape is not None:
+            self._build(shape, generator)
+
+    def _build(self, shape: tuple[int, ...], generator: torch.Generator | None) -> None:
+        depth, height, width = shape
+        blocks: list[nn.Module] = []
+        for number, channels in enumerate(self.channels):
+            blocks.append(nn.utils.skip_init(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
+            blocks.append(nn.LeakyReLU(0.2))
+            if number:
+                blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=self.normalisation == "frozen"))
+            depth, height, width = channels, (height + 1) // 2, (width + 1) // 2
+        self.body = nn.Sequential(*blocks)
+        self.head = nn.utils.skip_init(nn.Linear, depth * height * width, self.width)
+        draw_weights(self, generator)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the images and draw its weights, unless they were loaded."""
+        shape = tuple(points.shape[1:])
+        if len(shape) != 3:
+            raise InputError(
+                f"a ConvNet takes images (N, C, H, W); these points have the shape {tuple(points.shape)}. Use an MLP."
+            )
+        if self.shape is not None and tuple(self.shape) != shape:
+            raise InputError(f"the ConvNet takes images of shape {self.shape} but these have {shape}.")
+        if self.fresh:
+            self._build(shape, generator)
+            self.to(points.device, points.dtype)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, C, H, W) -> (N, width)."""
+        if not self.body:
+            raise InputError(
+                "this ConvNet does not know the shape of its images yet; give `shape`, or fit the test first."
+            )
+        features: Tensor = self.head(self.body(points).flatten(1))
+        return features
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        self.fresh = False
+        super()._load_from_state_dict(*args, **options)
+
+    def __repr__(self) -> str:
+        options = "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
+        return f"ConvNet({self.shape}, width={self.width}{options})"
+
+
+def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Uniform weights and biases within 1 / sqrt(inputs of the unit), torch's own default, from `generator`."""
+    if generator is None:
+        generator = torch.Generator()
+        generator.seed()
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                limit = 1 / math.sqrt(module.weight[0].numel())
+                for parameter in (module.weight, module.bias):
+                    if parameter is not None:
+                        drawn = torch.rand(parameter.shape, generator=generator)
+                        parameter.copy_((2 * drawn - 1) * limit)
+
+
+class AutoFeaturizer(nn.Module):
+    """A `ConvNet` for images and an `MLP` for anything else, chosen when the points are seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: nn.Module | None = None
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Choose the network and start it."""
+        network = ConvNet() if points.ndim == 4 else MLP()
+        network.start(points, generator)
+        self.network = network
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width)."""
+        if self.network is None:
+            raise InputError("this AutoFeaturizer has seen no points yet; fit the test first.")
+        features: Tensor = self.network(points)
+        return features
+
+    def __repr__(self) -> str:
+        return "AutoFeaturizer()" if self.network is None else repr(self.network)

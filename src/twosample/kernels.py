@@ -1,0 +1,366 @@
+"""Kernels: what pairs of points are compared with. Each is an `nn.Module` and composes with the others.
+
+A kernel splits its work in two, so that a network runs once for N points and not once for each of their pairs:
+`embed(points)` gives what the pairs need, `tile(a, b)` compares embedded points. Kernels with a closed-form gradient
+override `tile_and_pullback`; every other kernel, a user's included, gets it from autograd.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .errors import InputError
+from .products import Embedded, Pullback
+
+
+class Kernel(nn.Module):
+    """A symmetric positive semidefinite function of two points.
+
+    To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
+    the diagonal of a tile is cheap on its own, and `tile_and_pullback` where the gradient has a closed form.
+    """
+
+    def embed(self, points: Tensor) -> Embedded:
+        """(N, ...) points -> `parts` tensors with one row a point. Differentiable."""
+        return (points.flatten(1),)
+
+    @property
+    def parts(self) -> int:
+        """How many tensors `embed` returns."""
+        return 1
+
+    @abstractmethod
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        """(len(a), len(b)) kernel values between embedded points."""
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
+        rows = 32  # small tiles: all but their diagonals are thrown away
+        pieces = [self.tile(_cut(a, i, rows), _cut(b, i, rows)).diagonal() for i in range(0, len(a[0]), rows)]
+        return torch.cat(pieces)
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        """The parameters that `tile` depends on (those of `embed` may be among them)."""
+        return tuple(self.parameters())
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        """`tile(a, b)` and the function that pulls a gradient of the tile back to a, b and `tile_parameters()`."""
+        with torch.enable_grad():
+            a, b = (tuple(part.detach().requires_grad_() for part in z) for z in (a, b))
+            tile = self.tile(a, b)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            wanted = [part for z in (a, b) for part, need in zip(z, needs, strict=True) if need]
+            parameters = self.tile_parameters()
+            learned = [p for p in parameters if p.requires_grad]
+            found = list(torch.autograd.grad(tile, wanted + learned, grad, allow_unused=True))
+            zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)]
+            into_points = iter(zeros)
+            into_learned = iter(found[len(wanted) :])
+            return (
+                [next(into_points) if need else None for need in needs],
+                [next(into_points) if need else None for need in needs],
+                [next(into_learned) if p.requires_grad else None for p in parameters],
+            )
+
+        return tile, pullback
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
+
+    def open_gaussian(self) -> Gaussian | None:
+        """The Gaussian on the points themselves whose bandwidth is still open, if there is one: training starts it from a grid."""
+        return None
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
+        pooled = self.embed(torch.cat([x, y]))  # together, so that no normalisation can see which is which
+        return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
+
+
+class Gaussian(Kernel):
+    """exp(-|x - y|^2 / (2 sigma^2)) with the bandwidth sigma learned in log space.
+
+    Parameters
+    ----------
+    bandwidth
+        sigma; None takes `median_bandwidth` of the points it is started on.
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.Gaussian(bandwidth=1.0)
+    >>> kernel(torch.zeros(1, 2), torch.ones(1, 2)).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    def __init__(self, bandwidth: float | None = None) -> None:
+        super().__init__()
+        if bandwidth is not None and not 0 < bandwidth < math.inf:
+            raise InputError(
+                f"bandwidth is {bandwidth}; it must be a positive number, or None for the median heuristic."
+            )
+        self.log_bandwidth = nn.Parameter(torch.tensor(math.nan if bandwidth is None else math.log(bandwidth)))
+
+    @property
+    def bandwidth(self) -> float | None:
+        """sigma, or None while it is open."""
+        value = float(self.log_bandwidth.detach().exp())
+        return None if math.isnan(value) else value
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        if self.bandwidth is None:
+            self.set_bandwidth(median_bandwidth(points, generator))
+
+    def open_gaussian(self) -> Gaussian | None:
+        return self if self.bandwidth is None else None
+
+    def set_bandwidth(self, bandwidth: float) -> None:
+        """Put sigma at a value, keeping it learnable."""
+        with torch.no_grad():
+            self.log_bandwidth.fill_(math.log(bandwidth))
+
+    def embed(self, points: Tensor) -> Embedded:
+        if torch.isnan(self.log_bandwidth):
+            raise InputError("this Gaussian has no bandwidth yet; give it one, or call start(points, generator).")
+        return (points.flatten(1),)
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self._exponent(*_centred(a[0], b[0])).exp_()
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return torch.exp((a[0] - b[0]).square().sum(1) * self._factor())
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (self.log_bandwidth,)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        u, v = _centred(a[0], b[0])
+        exponent = self._exponent(u, v)
+        tile = torch.exp(exponent)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            weighted = grad * tile  # (r, c)
+            into_u = into_v = None
+            if needs[0]:
+                factor = 2 * self._factor()
+                into_u = factor * (weighted.sum(1, keepdim=True) * u - weighted @ v)
+                into_v = factor * (weighted.sum(0)[:, None] * v - weighted.T @ u)
+            # d tile / d log sigma = tile D / sigma^2 = -2 tile exponent
+            into_log_bandwidth = -2 * torch.dot(weighted.view(-1), exponent.view(-1))
+            return [into_u], [into_v], [into_log_bandwidth]
+
+        return tile, pullback
+
+    def _factor(self) -> Tensor:
+        return -0.5 * torch.exp(-2 * self.log_bandwidth)
+
+    def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
+        """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
+        one_u, one_v = u.new_ones(len(u), 1), v.new_ones(len(v), 1)
+        left = torch.cat([u, u.square().sum(1, keepdim=True), one_u], 1) * self._factor()
+        right = torch.cat([-2 * v, one_v, v.square().sum(1, keepdim=True)], 1)
+        # Rounding can make a distance negative. Below e^-40 a value counts for nothing, but the denormals there slow CPUs down.
+        return (left @ right.T).clamp_(-40, 0)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(bandwidth={_number(self.bandwidth)})"
+
+
+class Linear(Kernel):
+    """x . y, for points that are features already."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return a[0] @ b[0].T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (a[0] * b[0]).sum(1)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            return [grad @ b[0] if needs[0] else None], [grad.T @ a[0] if needs[0] else None], []
+
+        return self.tile(a, b), pullback
+
+    def __repr__(self) -> str:
+        return "Linear()"
+
+
+class OnFeatures(Kernel):
+    """k(phi(x), phi(y)): a kernel behind a network."""
+
+    def __init__(self, featurizer: nn.Module, kernel: Kernel) -> None:
+        super().__init__()
+        self.featurizer, self.kernel = featurizer, kernel
+
+    @property
+    def parts(self) -> int:
+        return self.kernel.parts
+
+    def embed(self, points: Tensor) -> Embedded:
+        return self.kernel.embed(self.featurizer(points))
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.kernel.tile(a, b)
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.kernel.pairs(a, b)
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return self.kernel.tile_parameters()
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        return self.kernel.tile_and_pullback(a, b)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        start_featurizer(self.featurizer, points, generator)
+        self.kernel.start(_features(self.featurizer, points, generator), generator)
+
+    def __repr__(self) -> str:
+        return f"OnFeatures({self.featurizer!r}, {self.kernel!r})"
+
+
+class DeepKernel(Kernel):
+    """[(1 - eps) kappa(phi(x), phi(y)) + eps] q(x, y): equation (1) of [Liu2020].
+
+    Characteristic for eps > 0 if q is, whatever the network does. eps is learned through a sigmoid.
+
+    Parameters
+    ----------
+    featurizer
+        phi, any `nn.Module` from points to vectors.
+    kappa, q
+        Kernels on the features and on the points; Gaussians by default, with bandwidths from the data.
+    eps
+        The starting value of eps, in (0, 1).
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.DeepKernel(twosample.MLP(3, width=5), twosample.Gaussian(1.0), twosample.Gaussian(2.0))
+    >>> kernel(torch.zeros(4, 3), torch.zeros(2, 3)).shape
+    torch.Size([4, 2])
+    """
+
+    def __init__(
+        self, featurizer: nn.Module, kappa: Kernel | None = None, q: Kernel | None = None, *, eps: float = 0.5
+    ) -> None:
+        super().__init__()
+        if not 0 < eps < 1:
+            raise InputError(f"eps is {eps}; it must lie strictly between 0 and 1.")
+        self.featurizer = featurizer
+        self.kappa = Gaussian() if kappa is None else kappa
+        self.q = Gaussian() if q is None else q
+        self.logit_eps = nn.Parameter(torch.logit(torch.tensor(eps, dtype=torch.float64)).float())
+
+    @property
+    def eps(self) -> float:
+        """The weight of q alone."""
+        return float(torch.sigmoid(self.logit_eps.detach()))
+
+    @property
+    def parts(self) -> int:
+        return self.kappa.parts + self.q.parts
+
+    def embed(self, points: Tensor) -> Embedded:
+        return self.kappa.embed(self.featurizer(points)) + self.q.embed(points)
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
+        return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(a[cut:], b[cut:])
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (*self.kappa.tile_parameters(), *self.q.tile_parameters(), self.logit_eps)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        cut = self.kappa.parts
+        kappa, pull_kappa = self.kappa.tile_and_pullback(a[:cut], b[:cut])
+        q, pull_q = self.q.tile_and_pullback(a[cut:], b[cut:])
+        eps = torch.sigmoid(self.logit_eps)
+        mixed = (kappa * (1 - eps)).add_(eps)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            through_q = grad * q
+            # d mixed / d logit = eps (1 - eps) (1 - kappa)
+            into_logit = eps * (1 - eps) * (through_q.sum() - torch.dot(through_q.view(-1), kappa.view(-1)))
+            kappa_a, kappa_b, kappa_parameters = pull_kappa(through_q.mul_(1 - eps), needs[:cut])
+            q_a, q_b, q_parameters = pull_q(grad * mixed, needs[cut:])
+            return kappa_a + q_a, kappa_b + q_b, [*kappa_parameters, *q_parameters, into_logit]
+
+        return mixed * q, pullback
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        start_featurizer(self.featurizer, points, generator)
+        self.kappa.start(_features(self.featurizer, points, generator), generator)
+        self.q.start(points, generator)
+
+    def open_gaussian(self) -> Gaussian | None:
+        return self.q.open_gaussian()
+
+    def __repr__(self) -> str:
+        return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
+
+
+def median_bandwidth(points: Tensor, generator: torch.Generator, *, max_points: int = 1000) -> float:
+    """The median distance between pairs of points, of at most `max_points` of them drawn blind to labels.
+
+    Where more than half of the distances are zero, the median of the others; where all are, 1.
+    """
+    subset = _subset(points, generator, max_points).flatten(1).double()
+    distances = torch.pdist(subset)
+    median = float(distances.median()) if len(distances) else 0.0
+    if median == 0:
+        distances = distances[distances > 0]
+        median = float(distances.median()) if len(distances) else 1.0
+    return median
+
+
+def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Generator) -> None:
+    """Let a featurizer that can start from data do so; any other module keeps its weights."""
+    start = getattr(featurizer, "start", None)
+    if callable(start):
+        start(points, generator)
+
+
+def _features(featurizer: nn.Module, points: Tensor, generator: torch.Generator) -> Tensor:
+    with torch.no_grad():
+        features: Tensor = featurizer(_subset(points, generator, 1000))
+    return features
+
+
+def _subset(points: Tensor, generator: torch.Generator, count: int) -> Tensor:
+    if len(points) <= count:
+        return points
+    return points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
+
+
+def _cut(z: Embedded, start: int, rows: int) -> Embedded:
+    return tuple(part[start : start + rows] for part in z)
+
+
+def _centred(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both tiles of points moved by the same vector: distances by a matrix product lose their digits far from the origin."""
+    centre = b.mean(0)
+    return a - centre, b - centre
+
+
+def _number(value: float | None) -> str:
+    return "None" if value is None else f"{value:.6g}"

@@ -1,0 +1,303 @@
+"""Training a kernel on the training points: `fit` copies, trains and returns; nothing is trained in place."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ._progress import Tick, bar
+from ._random import Streams
+from .errors import InputError, TrainingError, TrainingWarning
+from .kernels import Gaussian, Kernel
+from .objectives import PowerCriterion
+from .products import DEFAULT_MEMORY
+from .result import TrainingLog
+from .samples import Samples, split
+
+CHECK_EVERY = 20
+"""Steps between two looks at the values: each look makes an accelerator wait."""
+
+
+class Objective(Protocol):
+    """A number that training pushes up, from a kernel and a batch of each sample."""
+
+    def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = ...) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a kernel is trained, and on which part of the data.
+
+    Adam on batches of equal size, with a learning rate that falls to zero along a cosine, so that the last
+    iterate is an average of the late ones. Everything is chosen for data that nobody has looked at: the kernel starts
+    from the data's own scales.
+
+    Parameters
+    ----------
+    objective
+        What is maximised.
+    train_fraction
+        The share of each sample to train on; the test sees only the rest.
+    steps
+        Number of steps.
+    batch_size
+        Points of each sample in a step; samples of one size that is no larger are used whole.
+    learning_rate
+        Where the learning rate starts.
+    validation_fraction
+        The share of the *training* points to keep aside for early stopping. 0 trains on all of them and keeps the last iterate.
+    patience
+        With validation: stop after so many steps without a better value; the best iterate is kept.
+    restarts
+        Trainings from different starting points, of which the best is kept.
+    time_budget
+        Seconds for all of the training; the schedule is shortened to fit.
+    """
+
+    objective: Objective = PowerCriterion()
+    train_fraction: float = 0.5
+    steps: int = 600
+    batch_size: int = 256
+    learning_rate: float = 3e-4
+    validation_fraction: float = 0.0
+    patience: int = 200
+    restarts: int = 1
+    time_budget: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("batch_size", 2), ("patience", 1), ("restarts", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+        if not 0 < self.train_fraction < 1:
+            raise InputError(f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1.")
+        if not 0 <= self.validation_fraction < 1:
+            raise InputError(f"validation_fraction is {self.validation_fraction}; it must be in [0, 1).")
+        if not 0 < self.learning_rate < math.inf:
+            raise InputError(f"learning_rate is {self.learning_rate}; it must be a positive number.")
+        if self.time_budget is not None and not self.time_budget > 0:
+            raise InputError(f"time_budget is {self.time_budget}; it must be a positive number of seconds, or None.")
+
+
+def fit(
+    kernel: Kernel,
+    samples: Samples,
+    learning: Learning,
+    streams: Streams,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    progress: bool | None = None,
+) -> tuple[Kernel, TrainingLog]:
+    """Train a copy of `kernel` on `samples`, all of which are training points.
+
+    Returns
+    -------
+    tuple
+        The trained copy, and how it went.
+    """
+    began = time.monotonic()
+    train, validation = samples, None
+    if learning.validation_fraction:
+        train, validation = split(samples, 1 - learning.validation_fraction, streams.torch("validation"))
+    runs: list[_Run] = []
+    with bar("training", learning.steps * learning.restarts, progress) as tick:
+        for number in range(learning.restarts):
+            candidate = copy.deepcopy(kernel)
+            start(candidate, train, streams.torch(f"start {number}"), memory=memory)
+            run = _Run(candidate, learning, train, validation, streams.torch(f"batches {number}"), memory)
+            budget = None
+            if learning.time_budget is not None:
+                left = learning.time_budget - (time.monotonic() - began)
+                budget = max(0.0, left / (learning.restarts - number))
+            run.ascend(budget, tick)
+            runs.append(run)
+            if run.interrupted:
+                break
+    best = max(runs, key=lambda run: run.score()) if len(runs) > 1 else runs[0]
+    if runs[-1].interrupted:
+        warnings.warn(f"training was {best.stopped}; the best kernel so far is used.", TrainingWarning, stacklevel=2)
+    settle_normalisation(best.kernel, train, streams.torch("normalisation"))
+    log = TrainingLog(
+        tuple(best.values), tuple(best.checks), best.best_step, best.stopped, round(time.monotonic() - began, 3)
+    )
+    return best.kernel, log
+
+
+def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY) -> None:
+    """Fill in what the kernel leaves open: medians and networks from the pooled points, a Gaussian's bandwidth from a grid on J."""
+    gaussian = kernel.open_gaussian()
+    kernel.start(samples.pooled(), generator)
+    if gaussian is not None and gaussian.bandwidth is not None:
+        gaussian.set_bandwidth(best_bandwidth(samples, gaussian.bandwidth, generator, memory=memory))
+
+
+def best_bandwidth(
+    samples: Samples, median: float, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY, max_points: int = 2000
+) -> float:
+    """The bandwidth of a Gaussian with the largest J on a grid around the median distance, protected from noise.
+
+    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries noise
+    of standard deviation one at every bandwidth, and a curve with 15 chances of a lucky value. So the curve is smoothed over neighbours, and a
+    bandwidth pays 0.4 for every octave that it lies away from a quarter of the median, which a real signal outweighs.
+    """
+    n = min(*samples.sizes, max_points)
+    x, y = (
+        points[torch.randperm(len(points), generator=generator)[:n].to(points.device)]
+        for points in (samples.x, samples.y)
+    )
+    octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
+    with torch.no_grad():
+        candidates = [Gaussian(median * 2.0**octave).to(x) for octave in octaves.tolist()]
+        scores = torch.stack([PowerCriterion()(kernel, x, y, memory=memory) for kernel in candidates]).cpu() * n**0.5
+    padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
+    smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
+    chosen = int((smooth - 0.4 * (octaves + 2).abs()).argmax())
+    return median * 2.0 ** float(octaves[chosen])
+
+
+class _Run:
+    """One training from one starting point."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        learning: Learning,
+        train: Samples,
+        validation: Samples | None,
+        generator: torch.Generator,
+        memory: int,
+    ) -> None:
+        self.kernel, self.learning, self.train, self.validation = kernel, learning, train, validation
+        self.generator, self.memory = generator, memory
+        self.values: list[float] = []
+        self.checks: list[tuple[int, float]] = []
+        self.best_step, self.best_value = 0, -math.inf
+        self.best_state: dict[str, Tensor] = {}
+        self.stopped = f"finished after {learning.steps} steps"
+        self.interrupted = False
+
+    def ascend(self, budget: float | None, tick: Tick) -> None:
+        """Take the steps; leave the best iterate in `kernel`."""
+        learning, kernel = self.learning, self.kernel
+        optimiser = torch.optim.Adam([p for p in kernel.parameters() if p.requires_grad], lr=learning.learning_rate)
+        batches = _batches(self.train, learning.batch_size, self.generator)
+        pending: list[Tensor] = []
+        began = time.monotonic()
+        self._validate(0)
+        try:
+            for step in range(1, learning.steps + 1):
+                done = (step - 1) / learning.steps
+                if budget is not None:
+                    done = max(done, (time.monotonic() - began) / budget if budget else 1.0)
+                if done >= 1:
+                    self.stopped = f"out of time after {step - 1} steps"
+                    break
+                rate = learning.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+                optimiser.param_groups[0]["lr"] = rate
+                kernel.train()
+                x, y = next(batches)
+                optimiser.zero_grad(set_to_none=True)
+                value = learning.objective(kernel, x, y, memory=self.memory)
+                (-value).backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                pending.append(value.detach())
+                if step % CHECK_EVERY == 0:
+                    self._collect(pending, rate)
+                    if self._validate(step) and step - self.best_step >= learning.patience:
+                        self.stopped = f"no better validation value since step {self.best_step}, stopped at step {step}"
+                        break
+                tick(f"J = {self.values[-1]:.3g}" if self.values else "")
+        except KeyboardInterrupt:
+            self.interrupted, self.stopped = True, f"interrupted after {len(self.values) + len(pending)} steps"
+        self._collect(pending, learning.learning_rate)
+        self._validate(len(self.values))
+        if self.best_state:
+            kernel.load_state_dict(self.best_state)
+        else:
+            self.best_step = len(self.values)
+
+    def score(self) -> float:
+        """What restarts are compared by: the best validation value, or the objective on the training points."""
+        if self.checks:
+            return self.best_value
+        return self._objective(self.train)
+
+    def _objective(self, samples: Samples, most: int = 2000) -> float:
+        self.kernel.eval()
+        with torch.no_grad():
+            value = self.learning.objective(self.kernel, samples.x[:most], samples.y[:most], memory=self.memory)
+        return float(value)
+
+    def _collect(self, pending: list[Tensor], rate: float) -> None:
+        """Move the values of the latest steps to the log, and stop at one that is not a number."""
+        if not pending:
+            return
+        values = torch.stack(pending).tolist()
+        pending.clear()
+        for value in values:
+            self.values.append(value)
+            if not math.isfinite(value):
+                raise TrainingError(
+                    f"the objective became {value} at step {len(self.values)} with learning rate {rate:.3g}; "
+                    "use a smaller learning_rate, or look for extreme values in the data."
+                )
+
+    def _validate(self, step: int) -> bool:
+        """Look at the validation points and remember the best iterate; False if there are none."""
+        if self.validation is None:
+            return False
+        if not self.checks or self.checks[-1][0] != step:
+            settle_normalisation(self.kernel, self.train, self.generator)
+            value = self._objective(self.validation)
+            self.checks.append((step, value))
+            if value > self.best_value:
+                self.best_step, self.best_value = step, value
+                self.best_state = {name: tensor.detach().clone() for name, tensor in self.kernel.state_dict().items()}
+        return True
+
+
+def _batches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of equal size from both samples, each walking through its own random order again and again."""
+    n, m = samples.sizes
+    size = min(size, n, m)
+    if n == m == size:
+        while True:
+            yield samples.x, samples.y
+    orders = [_endless(points, size, generator) for points in (samples.x, samples.y)]
+    while True:
+        yield next(orders[0]), next(orders[1])
+
+
+def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    while True:
+        order = torch.randperm(len(points), generator=generator).to(points.device)
+        for first in range(0, len(points) - size + 1, size):
+            yield points[order[first : first + size]]
+
+
+def settle_normalisation(kernel: Kernel, samples: Samples, generator: torch.Generator) -> None:
+    """Set the frozen statistics of batch normalisations to those of the pooled training points, blind to labels."""
+    layers = [m for m in kernel.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    if not layers:
+        return
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain average over the batches
+    pooled = samples.pooled()
+    order = torch.randperm(len(pooled), generator=generator).to(pooled.device)[:5000]
+    kernel.train()
+    with torch.no_grad():
+        for index in torch.tensor_split(order, -(-len(order) // 500)):
+            kernel.embed(pooled[index])
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    kernel.eval()

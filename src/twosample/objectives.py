@@ -1,0 +1,53 @@
+"""What training pushes up. An objective holds settings, receives the representation as an argument, and keeps nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .estimators import mmd2_paired, mmd2_unbiased, power_criterion, variance_paired, variance_unpaired
+from .kernels import Kernel
+from .products import DEFAULT_MEMORY, row_sums
+
+
+@dataclass(frozen=True)
+class PowerCriterion:
+    """J of equation (4): MMD^2 over its standard deviation under the alternative, the quantity that test power grows with.
+
+    For equal sizes, the paper's paired estimators; for unequal ones, the unbiased MMD^2 and the variance of the
+    witness. Tiled: no N x N graph.
+
+    Parameters
+    ----------
+    regulariser
+        lambda, added to the variance.
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> x, y = torch.zeros(5, 2), torch.ones(5, 2)
+    >>> round(twosample.PowerCriterion()(twosample.Gaussian(1.0), x, y).item())  # no spread at all: only lambda is left
+    12642
+    """
+
+    regulariser: float = 1e-8
+
+    def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
+        n, m = len(x), len(y)
+        z = kernel.embed(torch.cat([x, y]))
+        is_x = torch.zeros(n + m, 2, dtype=z[0].dtype, device=z[0].device)
+        is_x[:n, 0] = 1
+        is_x[n:, 1] = 1
+        sums = row_sums(kernel, z, is_x, memory=memory)  # (N, 2): sums over X and over Y
+        own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
+        xx, yy, xy = sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum()
+        if n == m:
+            crossed = kernel.pairs(tuple(part[:n] for part in z), tuple(part[n:] for part in z)).to(sums.dtype).sum()
+            h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
+            return power_criterion(mmd2_paired(xx, yy, xy, crossed, n), variance_paired(h), self.regulariser)
+        witness = sums[:, 0] / n - sums[:, 1] / m
+        variance = variance_unpaired(witness[:n], witness[n:])
+        return power_criterion(mmd2_unbiased(xx, yy, xy, n, m), variance, self.regulariser)

@@ -1,0 +1,281 @@
+"""The two products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds.
+
+Both walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below it), and keep
+only sums, in float64. Memory grows with the number of points, never with its square. A kernel takes part through
+
+    kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
+    kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
+    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of a sum over the tile into gradients
+                                   of `a`, of `b` and of `kernel.tile_parameters()`
+
+A kernel object comes in as an argument: this module imports none.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+Embedded: TypeAlias = tuple[Tensor, ...]
+"""Points as `Kernel.tile` sees them: tensors of equal length, for a deep kernel the features and the raw columns."""
+
+Pullback: TypeAlias = Callable[
+    [Tensor, Sequence[bool]], tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]
+]
+"""(gradient of the tile, which embedded tensors need one) -> gradients of a, of b, of the tile parameters."""
+
+DEFAULT_MEMORY = 2**30
+"""Bytes that tiles and batches may take together unless the caller says otherwise."""
+
+_CACHE_ROWS = 512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache
+_TILES_ALIVE = 12  # at most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel
+_KEPT_VALUES = (
+    2**20
+)  # batches with no more kernel values keep their tiles for the backward pass instead of computing them again
+
+
+class TiledKernel(Protocol):
+    """What the products ask of a kernel."""
+
+    def embed(self, points: Tensor) -> Embedded: ...
+    def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
+    def tile_parameters(self) -> tuple[Tensor, ...]: ...
+
+
+def accumulator(device: torch.device) -> torch.dtype:
+    """The dtype in which sums are kept: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def tile_rows(memory: int, itemsize: int) -> int:
+    """The side of the square tiles that a budget of `memory` bytes allows, at most what a cache holds."""
+    rows = math.isqrt(memory // (_TILES_ALIVE * itemsize)) if memory > 0 else 0
+    return max(1, min(_CACHE_ROWS, rows))
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let the C library keep the memory of freed tiles for the next ones, once in a process.
+
+    glibc hands a freed block of this size back to the system until it has seen a larger one freed, and fetching its pages again
+    costs several times the arithmetic of a tile. Elsewhere this is an allocation and nothing more.
+    """
+    torch.empty(31 * 2**20, dtype=torch.uint8)
+
+
+def embedded(kernel: TiledKernel, points: Tensor | Embedded) -> Embedded:
+    """`points` as `kernel.tile` sees them; a tuple is taken as embedded already."""
+    return points if isinstance(points, tuple) else kernel.embed(points)
+
+
+# ---------------------------------------------------------------------------------------------------------- row sums
+
+
+def row_sums(
+    kernel: TiledKernel, points: Tensor | Embedded, weights: Tensor, *, memory: int = DEFAULT_MEMORY
+) -> Tensor:
+    """K @ weights for the kernel matrix K of all pairs of `points`, differentiable, without K.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; K is taken to be symmetric.
+    points
+        (N, ...) points, or what `kernel.embed` made of them (so that one run of the network serves several products).
+    weights
+        (N,) or (N, c).
+    memory
+        Bytes that the tiles may take.
+
+    Returns
+    -------
+    Tensor
+        (N,) or (N, c), in float64. Gradients reach the embedded points, the kernel's parameters and the weights; the backward
+        pass computes the tiles again instead of keeping them.
+    """
+    _keep_freed_memory()
+    z = embedded(kernel, points)
+    rows = tile_rows(memory, z[0].element_size())
+    columns = weights if weights.ndim == 2 else weights[:, None]
+    sums: Tensor = _RowSums.apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())  # type: ignore[no-untyped-call]
+    return sums if weights.ndim == 2 else sums[:, 0]
+
+
+class _RowSums(torch.autograd.Function):
+    """K @ weights; the backward pass is the closed form of design section 3, or autograd tile by tile."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: TiledKernel, rows: int, parts: int, weights: Tensor, *tensors: Tensor) -> Tensor:
+        z = tensors[:parts]
+        ctx.kernel, ctx.rows, ctx.parts = kernel, rows, parts
+        ctx.save_for_backward(weights, *tensors)
+        small = len(weights) ** 2 <= 2 * _KEPT_VALUES and any(ctx.needs_input_grad[4:])
+        ctx.tiles = list(_tiles_and_pullbacks(kernel, z, rows)) if small else None
+        if ctx.tiles is None:
+            return _multiply(_tiles(kernel, z, rows), weights, z[0].dtype)
+        return _multiply(((i, j, tile) for i, j, tile, _ in ctx.tiles), weights, z[0].dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        kernel, rows, parts = ctx.kernel, ctx.rows, ctx.parts
+        weights, *tensors = ctx.saved_tensors
+        z, parameters = tuple(tensors[:parts]), tensors[parts:]
+        wanted = ctx.needs_input_grad[4 : 4 + parts]
+        grad_weights = None
+        if ctx.needs_input_grad[3]:
+            grad_weights = _multiply(_tiles(kernel, z, rows), grad, z[0].dtype).to(weights.dtype)
+        if not any(ctx.needs_input_grad[4:]):
+            return None, None, None, grad_weights, *([None] * len(tensors))
+
+        dtype, total = z[0].dtype, accumulator(z[0].device)
+        # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32 tiles do not lose them.
+        size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
+        g, w = (grad / size).to(dtype), weights.to(dtype)
+        grad_z = [
+            torch.zeros(part.shape, dtype=total, device=part.device) if need else None
+            for part, need in zip(z, wanted, strict=True)
+        ]
+        grad_parameters = [torch.zeros(p.shape, dtype=total, device=p.device) for p in parameters]
+        for i, j, _, pullback in ctx.tiles or _tiles_and_pullbacks(kernel, z, rows):
+            # dJ/dK = g w^T; a tile above the diagonal also stands for its mirror image.
+            outer = g[i] @ w[j].T if i == j else torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
+            into_i, into_j, into_parameters = pullback(outer, wanted)
+            for sums, at_i, at_j in zip(grad_z, into_i, into_j, strict=True):
+                if sums is not None and at_i is not None and at_j is not None:
+                    sums[i] += at_i
+                    sums[j] += at_j
+            for sums, part in zip(grad_parameters, into_parameters, strict=True):
+                if part is not None:
+                    sums += part
+        gradients = [None if s is None else (s * size).to(dtype) for s in grad_z]
+        gradients += [(s * size).to(p.dtype) for s, p in zip(grad_parameters, parameters, strict=True)]
+        return None, None, None, grad_weights, *gradients
+
+
+def _multiply(tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """K @ weights from the tiles on and above the diagonal of K."""
+    w = weights.to(dtype)
+    sums = torch.zeros(w.shape, dtype=accumulator(w.device), device=w.device)
+    for i, j, tile in tiles:
+        sums[i] += tile @ w[j]
+        if i != j:
+            sums[j] += tile.T @ w[i]
+    return sums
+
+
+def _tiles(kernel: TiledKernel, z: Embedded, rows: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    for i, j in _upper_tiles(len(z[0]), rows):
+        yield i, j, kernel.tile(_rows(z, i), _rows(z, j))
+
+
+def _tiles_and_pullbacks(
+    kernel: TiledKernel, z: Embedded, rows: int
+) -> Iterator[tuple[slice, slice, Tensor, Pullback]]:
+    for i, j in _upper_tiles(len(z[0]), rows):
+        yield i, j, *kernel.tile_and_pullback(_rows(z, i), _rows(z, j))
+
+
+def _upper_tiles(count: int, rows: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of the tiles on and above the diagonal of a `count` x `count` matrix."""
+    edges = [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
+    for k, i in enumerate(edges):
+        for j in edges[k:]:
+            yield i, j
+
+
+def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
+    return tuple(part[index] for part in z)
+
+
+# -------------------------------------------------------------------------------------------------------- block sums
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """Points of `len(bins)` bins, `size` of each, interleaved: point t of bin u stands at t * len(bins) + u.
+
+    So the sum within bins is a sum of `size` contiguous pieces, which is quick, whatever the size of the bins.
+    """
+
+    points: Tensor  # (size * len(bins),) indices
+    bins: Tensor  # (s,)
+    size: int
+
+
+def block_sums(
+    kernel: TiledKernel,
+    points: Tensor | Embedded,
+    bins: Tensor,
+    *,
+    weights: Tensor | None = None,
+    diagonal: bool = True,
+    memory: int = DEFAULT_MEMORY,
+) -> tuple[Tensor, Tensor | None]:
+    """Sums of the kernel matrix K over all pairs of bins of points, and K @ weights on the way; no gradient.
+
+    Parameters
+    ----------
+    kernel, points, memory
+        As in `row_sums`.
+    bins
+        (N,) whole numbers 0 ... S - 1: the bin of each point. Bins of one point give the Gram matrix itself.
+    weights
+        (N, c), or None to skip the second result.
+    diagonal
+        Whether the terms k(z_i, z_i) count.
+
+    Returns
+    -------
+    tuple of Tensor
+        (S, S) block sums and, with `weights`, the (N, c) row sums; both in float64.
+    """
+    _keep_freed_memory()
+    with torch.no_grad():
+        z = embedded(kernel, points)
+        device, total = z[0].device, accumulator(z[0].device)
+        count = int(bins.max()) + 1 if len(bins) else 0
+        sums = torch.zeros((count, count), dtype=total, device=device)
+        w = None if weights is None else weights.to(device=device, dtype=z[0].dtype)
+        products = None if w is None else torch.zeros(w.shape, dtype=total, device=device)
+        strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
+        for k, row in enumerate(strips):
+            a = _rows(z, row.points)
+            for column in strips[k:]:
+                same = column is row
+                tile = kernel.tile(a, a if same else _rows(z, column.points))
+                if same and not diagonal:
+                    tile.fill_diagonal_(0)
+                block = tile.view(row.size, len(row.bins), column.size, len(column.bins)).sum(0).sum(1, dtype=total)
+                sums.index_put_((row.bins[:, None], column.bins[None, :]), block, accumulate=True)
+                if not same:
+                    sums.index_put_((column.bins[:, None], row.bins[None, :]), block.T, accumulate=True)
+                if w is not None and products is not None:
+                    products[row.points] += tile @ w[column.points]
+                    if not same:
+                        products[column.points] += tile.T @ w[row.points]
+        return sums, products
+
+
+def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
+    """Cut the points into strips of at most `rows` points, each of bins of one size (a larger bin is cut into pieces)."""
+    sizes = torch.bincount(bins, minlength=count)
+    order = torch.argsort(bins, stable=True)
+    starts = torch.cumsum(sizes, 0) - sizes
+    strips: list[_Strip] = []
+    for size in sorted(set(sizes.tolist()) - {0}):
+        members = torch.nonzero(sizes == size)[:, 0]
+        per_strip = max(1, rows // size)
+        for group in torch.split(members, per_strip):
+            for offset in range(0, size, rows):
+                piece = torch.arange(offset, min(offset + rows, size), device=bins.device)
+                points = order[starts[group][None, :] + piece[:, None]]  # (piece, bins)
+                strips.append(_Strip(points.reshape(-1), group, len(piece)))
+    return strips

@@ -1,0 +1,146 @@
+"""What comes back: frozen records without maths."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .samples import Samples
+    from .two_sample import FittedTest
+
+ALPHA = 0.05
+"""The level at which `TwoSampleResult.power` is estimated and `str` gives its verdict."""
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """How a representation was trained.
+
+    Attributes
+    ----------
+    objective
+        Its value on the batch of each step.
+    validation
+        (step, value on the validation part) pairs; empty without one.
+    best_step
+        The step whose parameters were kept; 0 is the starting point.
+    stopped
+        Why training ended, in a sentence.
+    seconds
+        Wall-clock time.
+    """
+
+    objective: tuple[float, ...]
+    validation: tuple[tuple[int, float], ...]
+    best_step: int
+    stopped: str
+    seconds: float
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return len(self.objective)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSampleResult:
+    """The outcome of a two-sample test.
+
+    Attributes
+    ----------
+    statistic
+        MMD^2 on the held-out points; the unbiased estimate may be negative.
+    pvalue
+        Exact under P = Q for independent samples: Pr(pvalue <= alpha) <= alpha at every sample size.
+    null_distribution
+        The statistic over the shuffles, the observed order left out.
+    method, calibration
+        The name of the test, and what was shuffled how often.
+    sizes, train_sizes
+        Points of X and Y that were tested and trained on; `train_sizes` is None without training.
+    mmd, criterion, power
+        How different: the MMD (0 where its estimated square is negative), J on the held-out points, and the estimated
+        chance that the test rejects at level 0.05 on new samples of the same sizes.
+    training
+        The log of the training, or None.
+    fitted, samples
+        The fitted test, and the held-out points as it saw them.
+    """
+
+    statistic: float
+    pvalue: float
+    null_distribution: NDArray[np.float64] = field(repr=False)
+    method: str
+    calibration: str
+    sizes: tuple[int, int]
+    train_sizes: tuple[int, int] | None
+    mmd: float
+    criterion: float
+    power: float
+    training: TrainingLog | None = field(repr=False)
+    fitted: FittedTest | None = field(repr=False, default=None)
+    samples: Samples | None = field(repr=False, default=None)
+
+    def reject(self, alpha: float = ALPHA) -> bool:
+        """Whether equality of the distributions is rejected at level `alpha`."""
+        if not 0 < alpha < 1:
+            raise ValueError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
+        return self.pvalue <= alpha
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists, ready for JSON; without the null distribution, the fitted test and the data."""
+        training = None
+        if self.training is not None:
+            training = {
+                "steps": self.training.steps,
+                "best_step": self.training.best_step,
+                "stopped": self.training.stopped,
+                "seconds": self.training.seconds,
+                "objective": list(self.training.objective),
+                "validation": [list(pair) for pair in self.training.validation],
+            }
+        return {
+            "method": self.method,
+            "statistic": self.statistic,
+            "pvalue": self.pvalue,
+            "calibration": self.calibration,
+            "sizes": list(self.sizes),
+            "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
+            "mmd": self.mmd,
+            "criterion": self.criterion,
+            "power": self.power,
+            "training": training,
+        }
+
+    def __str__(self) -> str:
+        n, m = self.sizes
+        verdict = "The samples differ" if self.reject() else "No difference found"
+        trained = (
+            ""
+            if self.train_sizes is None
+            else f", kernel learned on {self.train_sizes[0]} + {self.train_sizes[1]} others"
+        )
+        return f"{verdict}: p = {format_pvalue(self.pvalue)} ({self.method} on {n} + {m} points{trained})."
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("p-value", format_pvalue(self.pvalue)),
+            ("MMD²", f"{self.statistic:.4g}"),
+            ("J", f"{self.criterion:.4g}"),
+            ("estimated power at 0.05", f"{self.power:.2f}"),
+            ("calibration", self.calibration),
+        ]
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in rows
+        )
+        return f"<div><p><strong>{html.escape(str(self))}</strong></p><table>{cells}</table></div>"
+
+
+def format_pvalue(pvalue: float) -> str:
+    """Three decimals, or three significant digits where those would show 0.000."""
+    return f"{pvalue:.3f}" if pvalue >= 0.0005 else f"{pvalue:.2g}"

@@ -1,0 +1,210 @@
+"""What holds for the code as a whole, whatever it computes. The import layers are checked by `make check`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import twosample
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "twosample"
+FILES = sorted(SOURCE.rglob("*.py"))
+MODULES = sorted(
+    ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for file in FILES
+    if file.name != "__main__.py"
+)
+HEAVY = [
+    "click",
+    "dask",
+    "hypothesis",
+    "matplotlib",
+    "PIL",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pytest",
+    "rich",
+    "sklearn",
+    "typer",
+]
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+# Imports
+
+
+def test_each_module_can_be_imported_alone():
+    # Under an empty package root, or the root would import them all. A fork each: importing torch anew takes seconds.
+    run(
+        "import os, sys, types, warnings, torch, scipy.stats, narwhals\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)  # of fork where torch has started threads\n"
+        "root = types.ModuleType('twosample')\n"
+        f"root.__path__ = [{str(SOURCE)!r}]\n"
+        f"for module in {MODULES!r}:\n"
+        "    if not (child := os.fork()):\n"
+        "        try:\n"
+        "            if module != 'twosample': sys.modules['twosample'] = root\n"
+        "            __import__(module)\n"
+        "        except BaseException as error:\n"
+        "            print(module, repr(error), file=sys.stderr, flush=True); os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, module\n"
+    )
+
+
+def test_import_is_light():
+    loaded = run("import sys, twosample; print(*sys.modules)")
+    assert set(loaded.split()) & set(HEAVY) == set()
+
+
+def test_import_leaves_the_global_generators_alone():
+    run(
+        "import random, numpy, torch\n"
+        "before = random.getstate(), repr(numpy.random.get_state()), torch.get_rng_state()\n"
+        "import twosample\n"
+        "assert random.getstate() == before[0] and repr(numpy.random.get_state()) == before[1]\n"
+        "assert torch.equal(torch.get_rng_state(), before[2])\n"
+    )
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_no_module_imports_from_the_package_root(file):
+    # The root imports them all: that way lies a cycle of every module.
+    depth = len(file.relative_to(SOURCE).parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            assert all(alias.name.split(".")[0] != "twosample" for alias in node.names), f"line {node.lineno}"
+        if isinstance(node, ast.ImportFrom) and file != SOURCE / "__init__.py":
+            root = (node.level == depth and node.module is None) or (node.level == 0 and node.module == "twosample")
+            assert not root, f"line {node.lineno}"
+
+
+# Names
+
+
+def test_all_is_sorted_and_complete():
+    # The order is that of ruff: constants, classes, functions.
+    constants = [name for name in twosample.__all__ if name.isupper()]
+    classes = [name for name in twosample.__all__ if not name.isupper() and name[0].isupper()]
+    functions = [name for name in twosample.__all__ if name[0].islower()]
+    assert twosample.__all__ == sorted(constants) + sorted(classes) + sorted(functions)
+    public = {
+        name for name, value in vars(twosample).items() if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert set(twosample.__all__) == public
+
+
+@pytest.mark.parametrize("name", [name for name in twosample.__all__ if callable(getattr(twosample, name))])
+def test_every_public_name_says_what_it_is(name):
+    assert inspect.getdoc(getattr(twosample, name))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_says_what_it_is(name):
+    assert importlib.import_module(name).__doc__
+
+
+def test_the_package_is_typed_and_has_a_version():
+    assert (SOURCE / "py.typed").exists()
+    assert twosample.__version__[0].isdigit()
+
+
+# Habits
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_no_assert_no_print_no_seed_in_the_library(file):
+    tree = ast.parse(file.read_text())
+    above = parents(tree)
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Assert), f"assert in line {node.lineno}: raise InputError instead"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called != "print", f"print in line {node.lineno}"
+            assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, f"line {node.lineno}"
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) == "np.random"
+            and isinstance(above[node], ast.Call)
+        ):
+            assert above[node].func is not node or node.attr in {"default_rng", "SeedSequence"}, f"line {node.lineno}"
+        if isinstance(node, ast.FunctionDef):
+            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            seeded = [
+                a.arg
+                for a, d in defaults
+                if a.arg in {"rng", "seed"} and isinstance(d, ast.Constant) and d.value is not None
+            ]
+            assert not seeded, f"{node.name} in line {node.lineno} has a seed for a default"
+
+
+def tracked() -> list[Path]:
+    """The files that git knows or would add."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    files = [ROOT / name.decode() for name in listed.stdout.split(b"\0") if name]
+    return [file for file in files if file.is_file()]
+
+
+def test_no_file_names_a_machine():
+    # Put together here, so that this file does not name one either.
+    words = ["/" + folder + "/" for folder in ("work", "opt", "root", "home")] + [
+        "file:" + "//",
+        "+" + "cpu",
+        "pypi" + ".org",
+    ]
+    found = [
+        f"{file.relative_to(ROOT)}: {word}"
+        for file in tracked()
+        for word in words
+        if word.encode() in file.read_bytes()
+    ]
+    assert not found
+
+
+def test_pins_are_exact_and_cover_the_dependencies():
+    import tomllib
+
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    names = [pin.partition("==")[0] for pin in pins]
+    assert all(pin.count("==") == 1 and " " not in pin for pin in pins)
+    assert len(set(names)) == len(names)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = project["project"]["dependencies"] + project["build-system"]["requires"]
+    needed += [item for extra in project["project"]["optional-dependencies"].values() for item in extra]
+    assert {item.partition(">=")[0] for item in needed if not item.startswith("twosample[")} <= set(names)
+
+
+def test_the_demo_tables_are_what_their_script_writes(tmp_path):
+    shutil.copy(ROOT / "demo" / "make_tables.py", tmp_path)
+    subprocess.run([sys.executable, tmp_path / "make_tables.py"], check=True)
+    written = sorted(tmp_path.glob("*.csv"))
+    assert [file.name for file in written] == sorted(file.name for file in (ROOT / "demo").glob("*.csv"))
+    for file in written:
+        assert file.read_bytes() == (ROOT / "demo" / file.name).read_bytes()
+        assert file.stat().st_size < 40_000

@@ -1,0 +1,355 @@
+"""The command line, as a person and as a program would use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import twosample
+from twosample import api, cli
+from twosample.errors import InputError, InputWarning, TrainingError
+
+QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to stand in, with samples that differ (same, other) and samples that do not (same, again)."""
+    rng = np.random.default_rng(7)
+    for name, shift in (("same", 0.0), ("again", 0.0), ("other", 2.0)):
+        table = {"size": rng.normal(shift, 1, 60).round(4), "kind": rng.choice(["a", "b"], 60)}
+        pl.DataFrame(table).write_csv(tmp_path / f"{name}.csv")
+        np.save(tmp_path / f"{name}.npy", table["size"][:, None])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*words: str, code: int = 0) -> SimpleNamespace:
+    """Run the command line in this process."""
+    done = CliRunner().invoke(cli.build(), list(words))
+    assert done.exit_code == code, (done.output, done.stderr, done.exception)
+    return done
+
+
+def start(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "PYTHONWARNINGS": "default"}
+    command = [sys.executable, "-m", "twosample", *words]
+    return subprocess.run(command, text=True, env=environment, timeout=300, **{"capture_output": True, **options})
+
+
+# What a person sees
+
+
+def test_samples_that_differ(folder):
+    done = call("test", "same.csv", "other.csv", *QUICK)
+    first, *rest = done.stdout.splitlines()
+    assert first == "The samples differ: p = 0.010, at most alpha = 0.05."
+    assert [line.split()[0] for line in rest] == ["X", "Y", "method", "statistic", "seed"]
+    assert "same.csv, 60 rows" in rest[0]
+    assert "other.csv, 60 rows" in rest[1]
+    assert "mmd-median" in rest[2]
+    assert "99" in rest[3]
+    assert rest[4].split() == ["seed", "0"]
+    assert done.stderr == ""
+
+
+def test_samples_that_do_not_differ(folder):
+    done = call("test", "same.csv", "again.csv", *QUICK, "--fail-on-reject")
+    assert done.stdout.startswith("No difference found: p = 0.")
+    assert "above alpha = 0.05" in done.stdout
+
+
+def test_quiet_is_one_line(folder):
+    assert len(call("test", "same.npy", "other.npy", *QUICK, "--quiet").stdout.splitlines()) == 1
+    assert len(call("test", "same.npy", "other.npy", *QUICK, "-q").stdout.splitlines()) == 1
+
+
+def test_verdict_depends_on_alpha_and_status_on_the_flag(folder):
+    words = ["test", "same.csv", "other.csv", *QUICK]
+    assert "differ" in call(*words).stdout
+    assert "differ" in call(*words, "--fail-on-reject", code=1).stdout
+    assert "at most alpha = 0.011" in call(*words, "--alpha", "0.011").stdout
+
+
+def test_the_deep_kernel_and_unequal_sizes(folder):
+    pl.read_csv("other.csv").head(41).write_csv("short.csv")
+    done = call("test", "same.csv", "short.csv", "--permutations", "99", "--seed", "1", "--train-fraction", "0.4")
+    assert done.stdout.startswith("The samples differ: p = 0.010")
+    assert "mmd-d, learned on 24 + 16 rows, tested on 36 + 25" in done.stdout
+
+
+def test_a_run_can_be_repeated_from_the_seed_it_shows(folder):
+    words = ["test", "same.csv", "again.csv", "--method", "mmd-median", "--permutations", "99", "--json"]
+    first = json.loads(call(*words).stdout)
+    assert json.loads(call(*words, "--seed", str(first["seed"])).stdout) == first
+
+
+def test_methods_lists_the_catalogue():
+    lines = call("methods").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(twosample.METHODS)
+    assert all(len(line.split()) > 4 for line in lines)
+
+
+def test_version():
+    assert call("--version").stdout == f"twosample {twosample.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("test",), ("methods",)])
+def test_help_has_an_example(words):
+    done = call(*words, "--help")
+    _, examples = done.stdout.split("Example", 1)
+    assert examples.splitlines()[1].startswith(f"    twosample {' '.join(words)}".rstrip())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_names_every_option():
+    shown = call("test", "--help").stdout
+    for option in (
+        "method",
+        "alpha",
+        "permutations",
+        "train-fraction",
+        "seed",
+        "device",
+        "json",
+        "quiet",
+        "fail-on-reject",
+    ):
+        assert f"--{option}" in shown
+
+
+# What a program reads
+
+
+def test_json_is_one_object_and_nothing_else(folder):
+    found = json.loads(call("test", "same.csv", "other.csv", *QUICK, "--json").stdout)
+    expected = {
+        "files": ["same.csv", "other.csv"],
+        "rows": [60, 60],
+        "method": "mmd-median",
+        "alpha": 0.05,
+        "seed": 0,
+        "reject": True,
+        "pvalue": 0.01,
+    }
+    assert {key: found[key] for key in expected} == expected
+    assert isinstance(found["statistic"], float)
+
+
+def test_json_agrees_with_the_library(folder):
+    found = json.loads(call("test", "same.npy", "other.npy", *QUICK, "--json").stdout)
+    result = twosample.two_sample_test(np.load("same.npy"), np.load("other.npy"), "mmd-median", permutations=99, rng=0)
+    assert (found["pvalue"], found["statistic"]) == (result.pvalue, result.statistic)
+
+
+def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
+    record = {
+        "power": np.float32("nan"),
+        "curve": (1.0, float("inf"), [np.int64(3), None]),
+        "null": np.array([0.5, np.nan]),
+    }
+    result = SimpleNamespace(
+        pvalue=0.25, statistic=np.nan, null_distribution=np.zeros(99), reject=lambda _: False, to_dict=lambda: record
+    )
+    monkeypatch.setattr(api, "two_sample_test", lambda *_, **__: result)
+    shown = call("test", "same.csv", "other.csv", "--json").stdout
+    found = json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert found["statistic"] is None
+    assert (found["power"], found["curve"], found["null"]) == (None, [1.0, None, [3, None]], [0.5, None])
+
+
+def test_json_in_a_process_of_its_own(folder):
+    # A constant column is worth a warning, which must not get into the output.
+    for name in ("same", "other"):
+        pl.read_csv(f"{name}.csv").with_columns(unit=pl.lit(1.0)).write_csv(f"{name}.csv")
+    done = start("test", "same.csv", "other.csv", *QUICK, "--json", "--fail-on-reject")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["reject"] is True
+    assert done.stdout.count("\n") == 1
+    assert done.stderr.startswith("warning: ")
+    assert "unit" in done.stderr
+    assert ".py" not in done.stderr
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["same.csv", "absent.csv"], "absent.csv does not exist"),
+        (["same.csv", "same.txt"], "same.txt ends in '.txt'"),
+        (["same.csv", "."], ". is a folder"),
+        (["same.csv", "ragged.csv"], "ragged.csv, line 3: 1 field where the header has 2"),
+        (["same.csv", "other.csv", "--alpha", "0"], "--alpha is 0"),
+        (["same.csv", "other.csv", "--alpha", "1"], "--alpha is 1"),
+        (["same.csv", "other.csv", "--alpha", "nan"], "--alpha is nan"),
+        (["same.csv", "other.csv", "--seed", "-1"], "--seed is -1"),
+        (["same.csv", "other.csv", "--method", "mmd-x"], "mmd-x"),
+        (["same.csv", "other.csv", "--permutations", "0"], "permutations"),
+        (["same.csv", "other.csv", "--train-fraction", "1"], "train_fraction"),
+        (["same.csv", "other.csv", "--train-fraction", "nan"], "train_fraction"),
+        (["same.csv", "other.csv", "--train-fraction", "0.5", "--method", "mmd-median"], "train_fraction"),
+        (["same.csv", "other.csv", "--device", "toaster"], "toaster"),
+        (["same.csv", "columns.csv"], "columns"),
+        (["same.csv", "few.csv"], "row"),
+        (["same.csv", "header.csv"], "Y"),
+        (["same.csv", "missing.csv"], "row"),
+        (["same.csv", "date.csv"], "size"),
+        (["same.csv", "same.npy"], "column"),
+        (["scalar.npy", "scalar.npy"], "X"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_status_2(folder, words, message):
+    for name, content in {
+        "same.txt": "size\n1\n",
+        "ragged.csv": "size,kind\n1,a\n2\n",
+        "columns.csv": "size,colour\n" + "1,a\n" * 60,
+        "few.csv": "size,kind\n1,a\n",
+        "header.csv": "size,kind\n",
+        "missing.csv": "size,kind\n" + "1,a\n2,b\n" * 30 + "NA,a\n",
+        "date.csv": "size,kind\n" + "2020-01-01,a\n2020-01-02,b\n" * 30,
+    }.items():
+        Path(name).write_text(content)
+    np.save("scalar.npy", np.array(3.0))
+    done = call("test", *words, code=2)
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.lower().startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["test"], ["test", "a"], ["tset"], ["test", "a", "b", "--colour"], ["test", "a", "b", "c"]]
+)
+def test_wrong_use_is_status_2(words):
+    done = call(*words, code=2)
+    assert done.stdout == ""
+    assert "Error" in done.stderr
+
+
+def test_errors_say_which_file_is_which(folder, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise InputError("X has 10 columns but Y has 12.")
+
+    monkeypatch.setattr(api, "two_sample_test", refuse)
+    done = call("test", "same.csv", "other.csv", code=2)
+    assert done.stderr.splitlines() == [
+        "error: X has 10 columns but Y has 12.",
+        "(X is same.csv, Y is other.csv.)",
+    ]
+
+
+def test_warnings_are_sentences_on_standard_error(folder, monkeypatch):
+    original = api.two_sample_test
+
+    def warn(*arguments: object, **options: object) -> object:
+        warnings.warn("column 'unit' of X is constant.", InputWarning, stacklevel=2)
+        warnings.warn("column 'unit' of Y is constant.", InputWarning, stacklevel=2)
+        warnings.warn("this is for programmers", DeprecationWarning, stacklevel=2)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(api, "two_sample_test", warn)
+    done = call("test", "same.csv", "other.csv", *QUICK)
+    assert done.stderr.splitlines() == [
+        "warning: column 'unit' of X is constant.",
+        "(X is same.csv, Y is other.csv.)",
+        "warning: column 'unit' of Y is constant.",
+    ]
+
+
+def test_too_few_permutations_for_the_level_is_a_warning(folder):
+    done = call("test", "same.csv", "other.csv", "--method", "mmd-median", "--permutations", "9", "--seed", "0")
+    assert done.stdout.startswith("No difference found: p = 0.100")
+    assert "warning: with 9 shuffles p is at least 0.1, so nothing can be found at alpha = 0.05;" in done.stderr
+    assert "--permutations 19 " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (TrainingError("the objective is nan at step 3."), 2, "error: the objective is nan at step 3."),
+        (KeyboardInterrupt(), 130, "interrupted: there is no verdict."),
+        (MemoryError(), 2, "error: there is not enough memory"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device."),
+    ],
+)
+def test_what_ends_a_run_is_said(folder, monkeypatch, error, code, message):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(api, "two_sample_test", fail)
+    assert call("test", "same.csv", "other.csv", code=code).stderr.startswith(message)
+
+
+def test_a_mistake_of_ours_is_not_hidden(folder, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(api, "two_sample_test", fail)
+    done = CliRunner().invoke(cli.build(), ["test", "same.csv", "other.csv"])
+    assert isinstance(done.exception, ZeroDivisionError)
+
+
+def test_without_typer():
+    program = "import sys; sys.modules['typer'] = None; from twosample.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: the command line takes typer; pip install 'twosample[cli]'.\n"
+
+
+def test_a_process_fails_with_a_sentence(folder):
+    done = start("test", "same.csv", "absent.csv")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: absent.csv does not exist")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="takes a device that is always full")
+def test_a_full_disk_is_a_sentence(folder):
+    with open("/dev/full", "w") as full:
+        done = start(
+            "test", "same.npy", "other.npy", *QUICK, "--json", capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: No space left on device.\n"
+
+
+def test_a_reader_that_has_gone_is_no_traceback(folder):
+    read, write = os.pipe()
+    os.close(read)
+    done = start("test", "same.npy", "other.npy", *QUICK, capture_output=False, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert done.returncode != 0
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_an_interrupt_ends_in_a_sentence(folder):
+    program = (
+        "import os, signal, sys, threading, time\n"
+        "from twosample import api, cli\n"
+        "def test(*_, **__):\n"
+        "    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    time.sleep(60)\n"
+        "api.two_sample_test = test\n"
+        "sys.argv = ['twosample', 'test', 'same.npy', 'other.npy']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 130
+    assert done.stderr.strip() == "interrupted: there is no verdict."
+    assert done.stdout == ""
