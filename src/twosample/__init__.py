@@ -6,7 +6,7 @@
 False
 """
 
-from ._version import __version__
+from ._version import __version__ as __version__
 from .api import two_sample_test
 from .calibration import Permutation
 from .errors import (

@@ -29,8 +29,9 @@ def two_sample_test(
     Parameters
     ----------
     X, Y
-        The samples, one row a point: NumPy arrays, torch tensors, lists, or pandas, polars or pyarrow tables, which may mix numeric, boolean
-        and categorical columns; or images (N, H, W), (N, H, W, C) or (N, C, H, W). Sizes may differ.
+        The samples, one row a point: NumPy arrays, torch tensors, lists, or pandas, polars or pyarrow tables, which
+        may mix numeric, boolean and categorical columns; or images (N, H, W), (N, H, W, C) or (N, C, H, W). Sizes may
+        differ.
     method
         A name of `METHODS`, or a `TwoSampleTest`.
     permutations, train_fraction
@@ -49,8 +50,8 @@ def two_sample_test(
 
     Notes
     -----
-    The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <= alpha for every sample size: training
-    sees only the training points, and the p-value comes from shuffling the others.
+    The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <= alpha for every sample
+    size: training sees only the training points, and the p-value comes from shuffling the others.
 
     Examples
     --------

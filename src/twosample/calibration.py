@@ -40,12 +40,13 @@ class Calibrated:
 class Permutation:
     """The exact permutation test: under P = Q, every shuffle of the pooled points is as likely as the observed order.
 
-    p = (1 + number of shuffles whose value is at least the observed one) / (1 + permutations), ties included, never 0. The level
-    is at most alpha at every sample size. When fewer distinct labellings exist than permutations are asked for, all of them are enumerated instead.
+    p = (1 + number of shuffles whose value is at least the observed one) / (1 + permutations), ties included, never
+    0. The level is at most alpha at every sample size. When fewer distinct labellings exist than permutations are
+    asked for, all of them are enumerated instead.
 
     Large samples are shuffled in bins: both are cut into bins of one size b = max(1, min(n, m) // bins), and whole bins
-    change places; points that are left over stay. These moves are a group, so the level stays exact; a thousand of them cost a
-    product with a matrix of bins instead of points.
+    change places; points that are left over stay. These moves are a group, so the level stays exact; a thousand of
+    them cost a product with a matrix of bins instead of points.
 
     Parameters
     ----------
@@ -84,10 +85,9 @@ class Permutation:
     def shuffles(self, bins: Bins, generator: torch.Generator, *, order_matters: bool = False) -> Tensor:
         """(B + 1, moving) permutations of the moving bins, the identity first; all labellings if they are few."""
         if not order_matters and math.comb(bins.moving, bins.moving_x) <= self.permutations + 1:
-            rows = []
-            for chosen in itertools.combinations(range(bins.moving), bins.moving_x):
-                rows.append([*chosen, *sorted(set(range(bins.moving)) - set(chosen))])
-            return torch.tensor(rows)
+            everything = set(range(bins.moving))
+            chosen = itertools.combinations(range(bins.moving), bins.moving_x)
+            return torch.tensor([[*into_x, *sorted(everything - set(into_x))] for into_x in chosen])
         identity = torch.arange(bins.moving)
         random = torch.rand(self.permutations, bins.moving, generator=generator, dtype=torch.float64).argsort(1)
         return torch.cat([identity[None], random])
@@ -106,7 +106,7 @@ class Permutation:
         bins = self.plan(n, m, generator)
         prepared = statistic.prepare(representation, samples, bins, generator, memory=memory)
         shuffles = self.shuffles(bins, generator, order_matters=statistic.depends_on_order)
-        values = torch.cat([statistic.evaluate(prepared, piece) for piece in shuffles.split(256)])
+        values = torch.cat([statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)])
         enumerated = len(shuffles) != self.permutations + 1 or (
             not statistic.depends_on_order and math.comb(bins.moving, bins.moving_x) == len(shuffles)
         )

@@ -130,7 +130,7 @@ def run(
             progress=sys.stderr.isatty() and not quiet,
         )
         reject = result.reject(alpha)
-        if alpha * (len(result.null_distribution) + 1) < 1:
+        if 1 / (len(result.null_distribution) + 1) > alpha:
             warnings.warn(_too_few(result, alpha), UserWarning, stacklevel=1)
         facts = {"files": [a, b], "rows": [len(X), len(Y)], "method": method, "alpha": alpha, "seed": seed}
         if as_json:

@@ -1,8 +1,12 @@
 """The equations, as pure functions in the paper's symbols.
 
-X_1 ... X_n and Y_1 ... Y_m are the samples, k the kernel, H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i), and
-w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j) the witness. Sums come in, so nothing here knows how they were made; all arguments
-broadcast, so one call serves every shuffle. References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
+X_1 ... X_n and Y_1 ... Y_m are the samples, k the kernel,
+
+    H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i)    and the witness
+    w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j).
+
+Sums come in, so nothing here knows how they were made; all arguments broadcast, so one call serves every shuffle.
+References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from torch import Tensor
 
 
 def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
-    """MMD^2, minimum variance unbiased: sum_{i != j} k(X_i, X_j) / (n (n - 1)) + the same for Y - 2 sum_ij k(X_i, Y_j) / (n m).
+    """MMD^2, minimum variance unbiased: mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j).
 
     `xx` and `yy` are sums *without* their diagonals, `xy` the sum over all n m pairs.
     """
@@ -44,8 +48,8 @@ def variance_paired(h: Tensor) -> Tensor:
 def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     """sigma^2 for any n and m, without lambda: (2 n m / (n + m)) (4 Var_x(w) / n + 4 Var_y(w) / m).
 
-    At n = m this is 4 (Var_x(w) + Var_y(w)); equation (5) is smaller by 8 Cov(w(X_i), w(Y_i)), the covariance of the pairs, which has
-    expectation zero for independent samples.
+    At n = m this is 4 (Var_x(w) + Var_y(w)); equation (5) is smaller by 8 Cov(w(X_i), w(Y_i)), the covariance of the
+    pairs, which has expectation zero for independent samples.
     """
     n, m = len(witness_x), len(witness_y)
     spread = 4 * witness_x.var(correction=0) / n + 4 * witness_y.var(correction=0) / m
@@ -58,7 +62,7 @@ def power_criterion(mmd2: Tensor, variance: Tensor, regulariser: float) -> Tenso
 
 
 def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
-    """Pr(estimate > threshold) when the estimate is normal around `mmd2` with standard deviation `deviation`, equation (3)."""
+    """Pr(estimate > threshold) for an estimate that is normal around `mmd2` with this deviation, equation (3)."""
     if deviation <= 0:
         return float(mmd2 > threshold)
     return float(torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)))

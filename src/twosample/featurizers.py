@@ -6,6 +6,7 @@ from the generator it is given, so one seed gives one network, and the global ge
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -49,9 +50,7 @@ class MLP(nn.Module):
     def _build(self, inputs: int, generator: torch.Generator | None) -> None:
         width = self.width or min(300, max(30, 3 * inputs))
         sizes = [inputs] + [width] * self.layers
-        self.maps = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.maps = nn.ModuleList(_empty(nn.Linear, a, b) for a, b in itertools.pairwise(sizes))
         draw_weights(self, generator)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
@@ -83,8 +82,8 @@ class MLP(nn.Module):
 class ConvNet(nn.Module):
     """The feature extractor of the DCGAN discriminator, as in the paper's image experiments.
 
-    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch normalisation (eps 0.8), then
-    one linear map to `width` features.
+    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch normalisation (eps
+    0.8), then one linear map to `width` features.
 
     Parameters
     ----------
@@ -96,8 +95,8 @@ class ConvNet(nn.Module):
         Of the blocks.
     normalisation
         "frozen": outside training, statistics are those of the training points, so that a point's features do not
-        depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still exact, because
-        pooled points go through the network in an order that is blind to labels.
+        depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still
+        exact, because pooled points go through the network in an order that is blind to labels.
     generator
         Where the starting weights come from.
     """
@@ -125,13 +124,13 @@ class ConvNet(nn.Module):
         depth, height, width = shape
         blocks: list[nn.Module] = []
         for number, channels in enumerate(self.channels):
-            blocks.append(nn.utils.skip_init(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
+            blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
             blocks.append(nn.LeakyReLU(0.2))
             if number:
                 blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=self.normalisation == "frozen"))
             depth, height, width = channels, (height + 1) // 2, (width + 1) // 2
         self.body = nn.Sequential(*blocks)
-        self.head = nn.utils.skip_init(nn.Linear, depth * height * width, self.width)
+        self.head = _empty(nn.Linear, depth * height * width, self.width)
         draw_weights(self, generator)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
@@ -163,6 +162,12 @@ class ConvNet(nn.Module):
     def __repr__(self) -> str:
         options = "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
         return f"ConvNet({self.shape}, width={self.width}{options})"
+
+
+def _empty(layer: type[nn.Module], *args: Any, **options: Any) -> nn.Module:
+    """A layer whose weights are yet to be drawn: torch's own constructor would read the global generator."""
+    made: nn.Module = nn.utils.skip_init(layer, *args, **options)  # type: ignore[no-untyped-call]
+    return made
 
 
 def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:

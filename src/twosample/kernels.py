@@ -76,7 +76,7 @@ class Kernel(nn.Module):
         """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
 
     def open_gaussian(self) -> Gaussian | None:
-        """The Gaussian on the points themselves whose bandwidth is still open, if there is one: training starts it from a grid."""
+        """The Gaussian on the points themselves whose bandwidth is open, if there is one: a grid on J starts it."""
         return None
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -169,7 +169,8 @@ class Gaussian(Kernel):
         one_u, one_v = u.new_ones(len(u), 1), v.new_ones(len(v), 1)
         left = torch.cat([u, u.square().sum(1, keepdim=True), one_u], 1) * self._factor()
         right = torch.cat([-2 * v, one_v, v.square().sum(1, keepdim=True)], 1)
-        # Rounding can make a distance negative. Below e^-40 a value counts for nothing, but the denormals there slow CPUs down.
+        # Rounding can make a distance negative. Below e^-40 a value counts for nothing, but the denormals there slow
+        # CPUs down.
         return (left @ right.T).clamp_(-40, 0)
 
     def __repr__(self) -> str:
@@ -357,7 +358,7 @@ def _cut(z: Embedded, start: int, rows: int) -> Embedded:
 
 
 def _centred(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both tiles of points moved by the same vector: distances by a matrix product lose their digits far from the origin."""
+    """Both moved by one vector: distances by a matrix product lose their digits far from the origin."""
     centre = b.mean(0)
     return a - centre, b - centre
 

@@ -53,7 +53,8 @@ class Learning:
     learning_rate
         Where the learning rate starts.
     validation_fraction
-        The share of the *training* points to keep aside for early stopping. 0 trains on all of them and keeps the last iterate.
+        The share of the *training* points to keep aside for early stopping. 0 trains on all of them and keeps the
+        last iterate.
     patience
         With validation: stop after so many steps without a better value; the best iterate is kept.
     restarts
@@ -132,7 +133,7 @@ def fit(
 
 
 def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY) -> None:
-    """Fill in what the kernel leaves open: medians and networks from the pooled points, a Gaussian's bandwidth from a grid on J."""
+    """Fill in what the kernel leaves open: networks and medians from the pooled points, a bandwidth from a grid on J."""
     gaussian = kernel.open_gaussian()
     kernel.start(samples.pooled(), generator)
     if gaussian is not None and gaussian.bandwidth is not None:
@@ -144,9 +145,10 @@ def best_bandwidth(
 ) -> float:
     """The bandwidth of a Gaussian with the largest J on a grid around the median distance, protected from noise.
 
-    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries noise
-    of standard deviation one at every bandwidth, and a curve with 15 chances of a lucky value. So the curve is smoothed over neighbours, and a
-    bandwidth pays 0.4 for every octave that it lies away from a quarter of the median, which a real signal outweighs.
+    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries
+    noise of standard deviation one at every bandwidth, and a curve with 15 chances of a lucky value. So the curve is
+    smoothed over neighbours, and a bandwidth pays 0.4 for every octave that it lies away from a quarter of the
+    median, which a real signal outweighs.
     """
     n = min(*samples.sizes, max_points)
     x, y = (

@@ -1,4 +1,4 @@
-"""What training pushes up. An objective holds settings, receives the representation as an argument, and keeps nothing."""
+"""What training pushes up: an objective holds settings, is given the representation, and keeps nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .products import DEFAULT_MEMORY, row_sums
 
 @dataclass(frozen=True)
 class PowerCriterion:
-    """J of equation (4): MMD^2 over its standard deviation under the alternative, the quantity that test power grows with.
+    """J of equation (4): MMD^2 over its standard deviation under the alternative, what test power grows with.
 
     For equal sizes, the paper's paired estimators; for unequal ones, the unbiased MMD^2 and the variance of the
     witness. Tiled: no N x N graph.

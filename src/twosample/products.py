@@ -1,11 +1,12 @@
 """The two products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds.
 
-Both walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below it), and keep
-only sums, in float64. Memory grows with the number of points, never with its square. A kernel takes part through
+Both walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below
+it), and keep only sums, in float64. Memory grows with the number of points, never with its square. A kernel takes
+part through
 
     kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
     kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
-    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of a sum over the tile into gradients
+    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients of `a`,
                                    of `a`, of `b` and of `kernel.tile_parameters()`
 
 A kernel object comes in as an argument: this module imports none.
@@ -64,8 +65,8 @@ def tile_rows(memory: int, itemsize: int) -> int:
 def _keep_freed_memory() -> None:
     """Let the C library keep the memory of freed tiles for the next ones, once in a process.
 
-    glibc hands a freed block of this size back to the system until it has seen a larger one freed, and fetching its pages again
-    costs several times the arithmetic of a tile. Elsewhere this is an allocation and nothing more.
+    glibc hands a freed block of this size back to the system until it has seen a larger one freed, and fetching its
+    pages again costs several times the arithmetic of a tile. Elsewhere this is an allocation and nothing more.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
@@ -97,14 +98,14 @@ def row_sums(
     Returns
     -------
     Tensor
-        (N,) or (N, c), in float64. Gradients reach the embedded points, the kernel's parameters and the weights; the backward
-        pass computes the tiles again instead of keeping them.
+        (N,) or (N, c), in float64. Gradients reach the embedded points, the kernel's parameters and the weights; the
+        backward pass computes the tiles again instead of keeping them.
     """
     _keep_freed_memory()
     z = embedded(kernel, points)
     rows = tile_rows(memory, z[0].element_size())
     columns = weights if weights.ndim == 2 else weights[:, None]
-    sums: Tensor = _RowSums.apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())  # type: ignore[no-untyped-call]
+    sums: Tensor = _RowSums.apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())
     return sums if weights.ndim == 2 else sums[:, 0]
 
 
@@ -136,7 +137,8 @@ class _RowSums(torch.autograd.Function):
             return None, None, None, grad_weights, *([None] * len(tensors))
 
         dtype, total = z[0].dtype, accumulator(z[0].device)
-        # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32 tiles do not lose them.
+        # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32 tiles do not
+        # lose them.
         size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
         g, w = (grad / size).to(dtype), weights.to(dtype)
         grad_z = [
@@ -265,7 +267,7 @@ def block_sums(
 
 
 def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
-    """Cut the points into strips of at most `rows` points, each of bins of one size (a larger bin is cut into pieces)."""
+    """Cut the points into strips of at most `rows` points, each of bins of one size; larger bins are cut."""
     sizes = torch.bincount(bins, minlength=count)
     order = torch.argsort(bins, stable=True)
     starts = torch.cumsum(sizes, 0) - sizes

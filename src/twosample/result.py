@@ -93,7 +93,7 @@ class TwoSampleResult:
         return self.pvalue <= alpha
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, ready for JSON; without the null distribution, the fitted test and the data."""
+        """Plain numbers, strings and lists, ready for JSON; without null distribution, fitted test and data."""
         training = None
         if self.training is not None:
             training = {

@@ -1,8 +1,8 @@
 """One number for one labelling of the pooled points, for many labellings at once.
 
-A statistic works in two steps: `prepare` looks at the data and the kernel once, `evaluate` then gives its value for any number
-of shuffles without looking at them again. What is shuffled are bins of points (`Bins`); bins of one point are the
-ordinary permutation test.
+A statistic works in two steps: `prepare` looks at the data and the kernel once, `evaluate` then gives its value for
+any number of shuffles without looking at them again. What is shuffled are bins of points (`Bins`); bins of one point
+are the ordinary permutation test.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Estimator = Literal["unbiased", "biased", "paired"]
 class Bins:
     """Which points of two samples move together, and which stay.
 
-    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each; the last two bins hold
-    the points of X and of Y that stay in place (either may be empty).
+    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each; the last two bins
+    hold the points of X and of Y that stay in place (either may be empty).
     """
 
     of_x: Tensor  # (n,)
@@ -60,7 +60,8 @@ class PreparedMMD:
     sizes: tuple[int, int]
     sums: Tensor  # (S, S) block sums without the terms k(z_i, z_i)
     own: Tensor  # (S,) sums of those
-    pairs: Tensor | None  # (S, S) sums over t of k(t-th point of one bin, t-th point of another); "paired" only
+    # (moving, moving) sums over t of k(t-th point of one bin, t-th point of another); "paired" only, else empty
+    pairs: Tensor
     fixed_pairs: float
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float  # rounding error that a value may carry
@@ -118,11 +119,13 @@ class MMD:
             rows[:n, 0] += own[:n]
             rows[n:, 1] += own[n:]
             witness = rows[:, 0] / n - rows[:, 1] / m
-            pairs, fixed = self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (None, 0.0)
+            pairs, fixed = (
+                self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (torch.empty(0), 0.0)
+            )
         sums = sums.double().cpu()
         sums = torch.nn.functional.pad(sums, (0, bins.count - len(sums)) * 2)  # the last bins may be empty
-        # Kernel values carry a relative error of one rounding each, which averages out over a row of the matrix. Two labellings
-        # that tie in exact arithmetic (duplicates that change places) differ by no more than this.
+        # Kernel values carry a relative error of one rounding each, which averages out over a row of the matrix. Two
+        # labellings that tie in exact arithmetic (duplicates that change places) differ by no more than this.
         precision = torch.finfo(z[0].dtype).eps / (n + m) ** 0.5
         size = float(sums.abs().sum()) / (n + m) ** 2 + float(own.abs().mean()) / min(n, m)
         return PreparedMMD(
@@ -149,9 +152,8 @@ class MMD:
         if self.estimator == "biased":
             own = in_x @ prepared.own
             return mmd2_biased(xx + own, yy + prepared.own.sum() - own, xy, n, m)
-        assert_pairs = prepared.pairs if prepared.pairs is not None else torch.zeros_like(prepared.sums)
         half = prepared.bins.moving_x
-        crossed = assert_pairs[shuffles[:, :half], shuffles[:, half:]].sum(1) + prepared.fixed_pairs
+        crossed = prepared.pairs[shuffles[:, :half], shuffles[:, half:]].sum(1) + prepared.fixed_pairs
         return mmd2_paired(xx, yy, xy, crossed, n)
 
     def _pairs(self, kernel: Kernel, z: Embedded, bins: Bins, n: int, memory: int) -> tuple[Tensor, float]:
@@ -170,7 +172,7 @@ class MMD:
         return total, float(kernel.pairs(a, b).double().sum()) if len(fixed_x) else 0.0
 
     def deviation(self, prepared: PreparedMMD) -> float:
-        """The standard deviation of MMD^2 under the alternative, from the witness: sqrt(4 Var_x(w) / n + 4 Var_y(w) / m)."""
+        """The standard deviation of MMD^2 under the alternative: sqrt(4 Var_x(w) / n + 4 Var_y(w) / m)."""
         n, m = prepared.sizes
         return float((variance_unpaired(*prepared.witness) * (n + m) / (2 * n * m)).sqrt())
 
@@ -178,8 +180,8 @@ class MMD:
 def embed_pooled(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int) -> Embedded:
     """All points of X, then of Y, through `kernel.embed` in batches that are blind to labels.
 
-    The points are shuffled first: what a network does with a batch (batch normalisation, the rounding of a matrix product) may
-    depend on the company a point is in, and must not depend on its label.
+    The points are shuffled first: what a network does with a batch (batch normalisation, the rounding of a matrix
+    product) may depend on the company a point is in, and must not depend on its label.
     """
     pooled = samples.pooled()
     count = len(pooled)

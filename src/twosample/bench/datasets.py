@@ -45,8 +45,8 @@ def hdgm(
 ) -> tuple[Array, Array]:
     """HDGM-D (or HDGM-S): n points of P and m of Q in `dimension` dimensions. The paper's N is 2 n.
 
-    Two Gaussians of equal weight at 0 and at 0.5 in every coordinate. P's have covariance I; in HDGM-D the first two coordinates
-    of Q's have covariance +0.5 in the first and -0.5 in the second.
+    Two Gaussians of equal weight at 0 and at 0.5 in every coordinate. P's have covariance I; in HDGM-D the first two
+    coordinates of Q's have covariance +0.5 in the first and -0.5 in the second.
     """
     if dimension < 2:
         raise InputError(f"HDGM needs at least 2 dimensions, not {dimension}.")
@@ -92,7 +92,7 @@ def _arrays(file: str, names: tuple[str, ...], folder: str | Path | None) -> lis
 def higgs(
     folder: str | Path | None = None, *, columns: str = "jet_phi"
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """HIGGS: (background, signal) rows on hand; the four jet phi columns of the paper, or all 28 with `columns="all"`."""
+    """HIGGS: (background, signal) rows on hand, in the four jet phi columns of the paper or, with "all", in all 28."""
     features, label, names = _arrays("higgs/higgs.npz", ("features", "label", "columns"), folder)
     if columns == "jet_phi":
         wanted = [list(names).index(f"jet_{jet}_phi") for jet in (1, 2, 3, 4)]
