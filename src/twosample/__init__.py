@@ -18,7 +18,7 @@ from .errors import (
     TrainingWarning,
     TwoSampleError,
 )
-from .featurizers import MLP, AutoFeaturizer, ConvNet
+from .featurizers import MLP, AutoFeaturizer, ConvNet, ResidualMLP
 from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
 from .learning import Learning
 from .methods import METHODS, mmd_d, mmd_median, mmd_o
@@ -48,6 +48,7 @@ __all__ = [
     "OnFeatures",
     "Permutation",
     "PowerCriterion",
+    "ResidualMLP",
     "Samples",
     "TrainingError",
     "TrainingLog",

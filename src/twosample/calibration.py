@@ -110,7 +110,7 @@ class Permutation:
         enumerated = len(shuffles) != self.permutations + 1 or (
             not statistic.depends_on_order and math.comb(bins.moving, bins.moving_x) == len(shuffles)
         )
-        if len(shuffles) < 20:
+        if enumerated and len(shuffles) < 20:
             warnings.warn(
                 f"with {n} and {m} points to test there are only {len(shuffles)} labellings, so no p-value "
                 f"below {1 / len(shuffles):.3g} is possible; use more points, or a smaller train_fraction.",

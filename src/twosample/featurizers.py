@@ -16,6 +16,9 @@ from torch import Tensor, nn
 
 from .errors import InputError
 
+_LEVELS = 4096
+"""How many pixels of the pooled points stand for all of them where a `ConvNet` looks at ranks."""
+
 
 class MLP(nn.Module):
     """A fully connected network with softplus between its layers and none after the last [Liu2020, appendix].
@@ -79,6 +82,56 @@ class MLP(nn.Module):
         return f"MLP({self.inputs}, width={self.width}" + (f", layers={self.layers})" if self.layers != 4 else ")")
 
 
+class ResidualMLP(nn.Module):
+    """The points themselves with a learned width for every column, plus what an `MLP` adds to them.
+
+    phi(x) = exp(log_widths) * x + B (MLP(x), x) with log_widths = 0 and B = 0 at the start: a deep kernel on these
+    features starts as an ordinary kernel on the points, learns quickly which columns matter, and bends the space from
+    there.
+
+    Parameters
+    ----------
+    inputs, width, layers, generator
+        As in `MLP`.
+    """
+
+    def __init__(
+        self,
+        inputs: int | None = None,
+        width: int | None = None,
+        *,
+        layers: int = 4,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.mlp = MLP(inputs, width, layers=layers, generator=generator)
+        self.log_widths = nn.Parameter(torch.empty(0))
+        self.out = nn.Parameter(torch.empty(0))
+        if inputs is not None:
+            self._build(inputs)
+
+    def _build(self, inputs: int) -> None:
+        like: Tensor = next(self.mlp.parameters())  # (width, inputs)
+        self.log_widths = nn.Parameter(torch.zeros(inputs).to(like))
+        self.out = nn.Parameter(torch.zeros(len(like) + inputs, inputs).to(like))
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the points and draw its weights, unless they were loaded."""
+        fresh = self.mlp.fresh
+        self.mlp.start(points, generator)
+        if fresh:
+            self._build(points[0].numel())
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, number of columns)."""
+        flat = points.flatten(1)
+        hidden = torch.cat([self.mlp(flat), flat], 1)
+        return flat * torch.exp(self.log_widths) + hidden @ self.out
+
+    def __repr__(self) -> str:
+        return f"Residual{self.mlp!r}"
+
+
 class ConvNet(nn.Module):
     """The feature extractor of the DCGAN discriminator, as in the paper's image experiments.
 
@@ -97,6 +150,10 @@ class ConvNet(nn.Module):
         "frozen": outside training, statistics are those of the training points, so that a point's features do not
         depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still
         exact, because pooled points go through the network in an order that is blind to labels.
+    ranks
+        Show the network each pixel twice: its value, and its rank among the pixels of the pooled training points. Faint
+        differences, such as a background that is almost black instead of black, are invisible in the first and plain
+        in the second.
     generator
         Where the starting weights come from.
     """
@@ -108,12 +165,16 @@ class ConvNet(nn.Module):
         *,
         channels: Sequence[int] = (16, 32, 64, 128),
         normalisation: Literal["frozen", "batch"] = "frozen",
+        ranks: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if normalisation not in ("frozen", "batch"):
             raise InputError(f"normalisation is {normalisation!r}; it must be 'frozen' or 'batch'.")
-        self.shape, self.width, self.channels, self.normalisation = shape, width, tuple(channels), normalisation
+        self.shape, self.width, self.channels = shape, width, tuple(channels)
+        self.normalisation, self.ranks = normalisation, ranks
+        self.register_buffer("levels", torch.zeros(_LEVELS if ranks else 0))  # sorted pixels of the pooled points
+        self.levels: Tensor
         self.body = nn.Sequential()
         self.head: nn.Module = nn.Identity()
         self.fresh = True
@@ -122,6 +183,7 @@ class ConvNet(nn.Module):
 
     def _build(self, shape: tuple[int, ...], generator: torch.Generator | None) -> None:
         depth, height, width = shape
+        depth *= 1 + self.ranks
         blocks: list[nn.Module] = []
         for number, channels in enumerate(self.channels):
             blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
@@ -145,6 +207,9 @@ class ConvNet(nn.Module):
         if self.fresh:
             self._build(shape, generator)
             self.to(points.device, points.dtype)
+            if self.ranks:
+                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator).to(points.device)
+                self.levels = points.flatten()[drawn].sort().values
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, width)."""
@@ -152,6 +217,10 @@ class ConvNet(nn.Module):
             raise InputError(
                 "this ConvNet does not know the shape of its images yet; give `shape`, or fit the test first."
             )
+        if self.ranks:
+            below, up_to = (torch.searchsorted(self.levels, points, right=right) for right in (False, True))
+            ranks = (below + up_to).to(points.dtype) / _LEVELS  # in [0, 2]; equal pixels share their middle rank
+            points = torch.cat([points, math.sqrt(3) * (ranks - 1)], 1)  # variance 1 where no pixels are equal
         features: Tensor = self.head(self.body(points).flatten(1))
         return features
 
@@ -161,6 +230,7 @@ class ConvNet(nn.Module):
 
     def __repr__(self) -> str:
         options = "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
+        options += ", ranks=True" if self.ranks else ""
         return f"ConvNet({self.shape}, width={self.width}{options})"
 
 
@@ -186,7 +256,7 @@ def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
 
 
 class AutoFeaturizer(nn.Module):
-    """A `ConvNet` for images and an `MLP` for anything else, chosen when the points are seen."""
+    """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +264,7 @@ class AutoFeaturizer(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
-        network = ConvNet() if points.ndim == 4 else MLP()
+        network = ConvNet(ranks=True) if points.ndim == 4 else ResidualMLP()
         network.start(points, generator)
         self.network = network
 

@@ -75,8 +75,8 @@ class Kernel(nn.Module):
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
 
-    def open_gaussian(self) -> Gaussian | None:
-        """The Gaussian on the points themselves whose bandwidth is open, if there is one: a grid on J starts it."""
+    def open_gaussian(self) -> tuple[Gaussian, int] | None:
+        """A Gaussian whose bandwidth is open and which part of `embed` it sees, or None: a grid on J starts it."""
         return None
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -119,8 +119,8 @@ class Gaussian(Kernel):
         if self.bandwidth is None:
             self.set_bandwidth(median_bandwidth(points, generator))
 
-    def open_gaussian(self) -> Gaussian | None:
-        return self if self.bandwidth is None else None
+    def open_gaussian(self) -> tuple[Gaussian, int] | None:
+        return (self, 0) if self.bandwidth is None else None
 
     def set_bandwidth(self, bandwidth: float) -> None:
         """Put sigma at a value, keeping it learnable."""
@@ -228,6 +228,9 @@ class OnFeatures(Kernel):
         start_featurizer(self.featurizer, points, generator)
         self.kernel.start(_features(self.featurizer, points, generator), generator)
 
+    def open_gaussian(self) -> tuple[Gaussian, int] | None:
+        return self.kernel.open_gaussian()
+
     def __repr__(self) -> str:
         return f"OnFeatures({self.featurizer!r}, {self.kernel!r})"
 
@@ -255,7 +258,7 @@ class DeepKernel(Kernel):
     """
 
     def __init__(
-        self, featurizer: nn.Module, kappa: Kernel | None = None, q: Kernel | None = None, *, eps: float = 0.5
+        self, featurizer: nn.Module, kappa: Kernel | None = None, q: Kernel | None = None, *, eps: float = 0.1
     ) -> None:
         super().__init__()
         if not 0 < eps < 1:
@@ -309,12 +312,20 @@ class DeepKernel(Kernel):
         return mixed * q, pullback
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
+        both_open = self.kappa.open_gaussian() and self.q.open_gaussian()
         start_featurizer(self.featurizer, points, generator)
         self.kappa.start(_features(self.featurizer, points, generator), generator)
         self.q.start(points, generator)
+        if both_open:  # kappa does the work at first, and q only fades far away
+            gaussian = both_open[0]
+            gaussian.set_bandwidth(2 * (gaussian.bandwidth or 1.0))
 
-    def open_gaussian(self) -> Gaussian | None:
-        return self.q.open_gaussian()
+    def open_gaussian(self) -> tuple[Gaussian, int] | None:
+        if (found := self.kappa.open_gaussian()) is not None:
+            return found
+        if (found := self.q.open_gaussian()) is not None:
+            return found[0], found[1] + self.kappa.parts
+        return None
 
     def __repr__(self) -> str:
         return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,9 @@ class Learning:
     batch_size
         Points of each sample in a step; samples of one size that is no larger are used whole.
     learning_rate
-        Where the learning rate starts.
+        Where the learning rate of networks starts.
+    scale_rate
+        The same for scales, which are few and learned as logarithms: bandwidths, widths of columns, eps.
     validation_fraction
         The share of the *training* points to keep aside for early stopping. 0 trains on all of them and keeps the
         last iterate.
@@ -65,9 +67,10 @@ class Learning:
 
     objective: Objective = PowerCriterion()
     train_fraction: float = 0.5
-    steps: int = 600
+    steps: int = 300
     batch_size: int = 256
-    learning_rate: float = 3e-4
+    learning_rate: float = 5e-4
+    scale_rate: float = 3e-2
     validation_fraction: float = 0.0
     patience: int = 200
     restarts: int = 1
@@ -82,8 +85,9 @@ class Learning:
             raise InputError(f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1.")
         if not 0 <= self.validation_fraction < 1:
             raise InputError(f"validation_fraction is {self.validation_fraction}; it must be in [0, 1).")
-        if not 0 < self.learning_rate < math.inf:
-            raise InputError(f"learning_rate is {self.learning_rate}; it must be a positive number.")
+        for name in ("learning_rate", "scale_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a positive number.")
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget is {self.time_budget}; it must be a positive number of seconds, or None.")
 
@@ -133,16 +137,23 @@ def fit(
 
 
 def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY) -> None:
-    """Fill in what the kernel leaves open: networks and medians from the pooled points, a bandwidth from a grid on J."""
-    gaussian = kernel.open_gaussian()
+    """Fill in what the kernel leaves open: networks and medians from pooled points, a bandwidth from a grid on J."""
+    found = kernel.open_gaussian()
     kernel.start(samples.pooled(), generator)
-    if gaussian is not None and gaussian.bandwidth is not None:
-        gaussian.set_bandwidth(best_bandwidth(samples, gaussian.bandwidth, generator, memory=memory))
+    if found is None:
+        return
+    gaussian, part = found
+    n = min(*samples.sizes, 2000)  # enough for a start
+    x, y = (
+        points[torch.randperm(len(points), generator=generator)[:n].to(points.device)]
+        for points in (samples.x, samples.y)
+    )
+    with torch.no_grad():
+        seen = kernel.embed(torch.cat([x, y]))[part]
+        gaussian.set_bandwidth(best_bandwidth(seen[:n], seen[n:], gaussian.bandwidth or 1.0, memory=memory))
 
 
-def best_bandwidth(
-    samples: Samples, median: float, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY, max_points: int = 2000
-) -> float:
+def best_bandwidth(x: Tensor, y: Tensor, median: float, *, memory: int = DEFAULT_MEMORY) -> float:
     """The bandwidth of a Gaussian with the largest J on a grid around the median distance, protected from noise.
 
     The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries
@@ -150,19 +161,16 @@ def best_bandwidth(
     smoothed over neighbours, and a bandwidth pays 0.4 for every octave that it lies away from a quarter of the
     median, which a real signal outweighs.
     """
-    n = min(*samples.sizes, max_points)
-    x, y = (
-        points[torch.randperm(len(points), generator=generator)[:n].to(points.device)]
-        for points in (samples.x, samples.y)
-    )
     octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
     with torch.no_grad():
         candidates = [Gaussian(median * 2.0**octave).to(x) for octave in octaves.tolist()]
-        scores = torch.stack([PowerCriterion()(kernel, x, y, memory=memory) for kernel in candidates]).cpu() * n**0.5
+        criterion = PowerCriterion(paired=False)  # whose value does not depend on the order of the points
+        values = [criterion(kernel, x, y, memory=memory) for kernel in candidates]
+    scores = torch.stack(values).cpu() * len(x) ** 0.5
     padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
     smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
     chosen = int((smooth - 0.4 * (octaves + 2).abs()).argmax())
-    return median * 2.0 ** float(octaves[chosen])
+    return median * math.exp2(float(octaves[chosen]))
 
 
 class _Run:
@@ -189,7 +197,8 @@ class _Run:
     def ascend(self, budget: float | None, tick: Tick) -> None:
         """Take the steps; leave the best iterate in `kernel`."""
         learning, kernel = self.learning, self.kernel
-        optimiser = torch.optim.Adam([p for p in kernel.parameters() if p.requires_grad], lr=learning.learning_rate)
+        optimiser = torch.optim.Adam(_parameter_groups(kernel, learning))
+        rates = [group["lr"] for group in optimiser.param_groups]
         batches = _batches(self.train, learning.batch_size, self.generator)
         pending: list[Tensor] = []
         began = time.monotonic()
@@ -202,8 +211,9 @@ class _Run:
                 if done >= 1:
                     self.stopped = f"out of time after {step - 1} steps"
                     break
-                rate = learning.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-                optimiser.param_groups[0]["lr"] = rate
+                factor = 0.5 * (1 + math.cos(math.pi * done))
+                for group, rate in zip(optimiser.param_groups, rates, strict=True):
+                    group["lr"] = rate * factor
                 kernel.train()
                 x, y = next(batches)
                 optimiser.zero_grad(set_to_none=True)
@@ -212,7 +222,7 @@ class _Run:
                 optimiser.step()
                 pending.append(value.detach())
                 if step % CHECK_EVERY == 0:
-                    self._collect(pending, rate)
+                    self._collect(pending, learning.learning_rate * factor)
                     if self._validate(step) and step - self.best_step >= learning.patience:
                         self.stopped = f"no better validation value since step {self.best_step}, stopped at step {step}"
                         break
@@ -264,6 +274,16 @@ class _Run:
                 self.best_step, self.best_value = step, value
                 self.best_state = {name: tensor.detach().clone() for name, tensor in self.kernel.state_dict().items()}
         return True
+
+
+def _parameter_groups(kernel: Kernel, learning: Learning) -> list[dict[str, Any]]:
+    """Scales and weights: a parameter called log_... or logit_... is the logarithm of a scale."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in kernel.named_parameters():
+        if parameter.requires_grad:
+            scale = name.rpartition(".")[2].startswith("log")
+            groups.setdefault(learning.scale_rate if scale else learning.learning_rate, []).append(parameter)
+    return [{"params": parameters, "lr": rate} for rate, parameters in groups.items()]
 
 
 def _batches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:

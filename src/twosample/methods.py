@@ -20,8 +20,8 @@ from .two_sample import TwoSampleTest
 def mmd_d(featurizer: nn.Module | None = None, *, permutations: int = 999, **learning: Any) -> TwoSampleTest:
     """MMD with a deep kernel trained for test power: finds differences of any shape, in tables and images.
 
-    [Liu2020], the paper's own test. `featurizer` is any network from points to vectors (an `MLP` for tables and a
-    `ConvNet` for images if None); further options are those of `Learning`.
+    [Liu2020], the paper's own test. `featurizer` is any network from points to vectors (a `ResidualMLP` for tables
+    and a `ConvNet` for images if None); further options are those of `Learning`.
     """
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),

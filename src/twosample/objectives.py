@@ -16,13 +16,16 @@ from .products import DEFAULT_MEMORY, row_sums
 class PowerCriterion:
     """J of equation (4): MMD^2 over its standard deviation under the alternative, what test power grows with.
 
-    For equal sizes, the paper's paired estimators; for unequal ones, the unbiased MMD^2 and the variance of the
+    For equal sizes, the paper's paired estimators; otherwise the unbiased MMD^2 and the variance of the
     witness. Tiled: no N x N graph.
 
     Parameters
     ----------
     regulariser
         lambda, added to the variance.
+    paired
+        Whether samples of one size are taken as pairs, as in the paper. False gives a value that does not depend on
+        the order of the points.
 
     Examples
     --------
@@ -33,6 +36,7 @@ class PowerCriterion:
     """
 
     regulariser: float = 1e-8
+    paired: bool = True
 
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
         """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
@@ -44,7 +48,7 @@ class PowerCriterion:
         sums = row_sums(kernel, z, is_x, memory=memory)  # (N, 2): sums over X and over Y
         own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
         xx, yy, xy = sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum()
-        if n == m:
+        if self.paired and n == m:
             crossed = kernel.pairs(tuple(part[:n] for part in z), tuple(part[n:] for part in z)).to(sums.dtype).sum()
             h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
             return power_criterion(mmd2_paired(xx, yy, xy, crossed, n), variance_paired(h), self.regulariser)

@@ -6,7 +6,7 @@ part through
 
     kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
     kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
-    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients of `a`,
+    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients
                                    of `a`, of `b` and of `kernel.tile_parameters()`
 
 A kernel object comes in as an argument: this module imports none.
@@ -105,7 +105,8 @@ def row_sums(
     z = embedded(kernel, points)
     rows = tile_rows(memory, z[0].element_size())
     columns = weights if weights.ndim == 2 else weights[:, None]
-    sums: Tensor = _RowSums.apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())
+    apply = _RowSums.apply
+    sums: Tensor = apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())  # type: ignore[no-untyped-call]
     return sums if weights.ndim == 2 else sums[:, 0]
 
 
@@ -124,7 +125,7 @@ class _RowSums(torch.autograd.Function):
         return _multiply(((i, j, tile) for i, j, tile, _ in ctx.tiles), weights, z[0].dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         kernel, rows, parts = ctx.kernel, ctx.rows, ctx.parts
         weights, *tensors = ctx.saved_tensors

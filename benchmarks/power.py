@@ -1,0 +1,130 @@
+"""The power of default tests on Blob-D, HDGM-D, Higgs and DCGAN digits: trials of one training and many test sets.
+
+    python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100     appends to benchmarks/results/power.jsonl
+    python benchmarks/power.py table                                                 prints what is there
+
+A trial draws a training set, fits every method once on it, and tests the fitted kernel on fresh test sets of the same
+size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and continued;
+several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+import twosample
+from twosample.bench import datasets
+
+STORE = Path(__file__).parent / "results" / "power.jsonl"
+PAPER = {("blob", "mmd-d"): 0.985, ("hdgm", "mmd-d"): 0.659, ("higgs", "mmd-d"): 0.403, ("higgs", "mmd-o"): 0.376}
+SIZES = {"blob": 360, "hdgm": 2000, "higgs": 1500, "mnist": 200}
+SCALES = {"blob*1e-4": (1e-4, 0.0), "blob*1e4": (1e4, 0.0), "blob+1e-4": (1.0, 1e-4), "blob+1e4": (1.0, 1e4)}
+
+
+def pools(name, rng):
+    """Two functions: `n -> (X, Y)` for the training set and for test sets; real data never share a row between the two."""
+    if name in SCALES:  # Blob-D with its second column multiplied or shifted
+        factor, shift = SCALES[name]
+        train, test = pools("blob", rng)
+        column = np.array([1.0, factor]), np.array([0.0, shift])
+        return [lambda n, draw=draw: tuple(z * column[0] + column[1] for z in draw(n)) for draw in (train, test)]
+    if name == "blob":
+        return (lambda n: datasets.blob(n, rng=rng),) * 2
+    if name == "hdgm":
+        return (lambda n: datasets.hdgm(n, dimension=10, rng=rng),) * 2
+    both = datasets.higgs() if name == "higgs" else (datasets.mnist()[:60000], datasets.fake_mnist())
+    n = SIZES[name]
+    order = [rng.permutation(len(pool)) for pool in both]
+    train = [pool[index[:n]] for pool, index in zip(both, order, strict=True)]
+    rest = [index[n:] for index in order]
+
+    def test(n):
+        return tuple(pool[rng.choice(index, n, replace=False)] for pool, index in zip(both, rest, strict=True))
+
+    return (lambda n: train), test
+
+
+def run_trial(name, method, trial, tests):
+    # A scaled Blob has the draws and seeds of Blob itself: only the units differ.
+    seed = [trial, *(name.split("*")[0].split("+")[0]).encode()]
+    rng = np.random.default_rng(seed)
+    n = SIZES[name.split("*")[0].split("+")[0]]
+    draw_train, draw_test = pools(name, rng)
+    began = time.process_time()
+    train = draw_train(n)
+    fitted = twosample.METHODS[method]().fit(*train, rng=np.random.SeedSequence(seed), progress=False)
+    fitting = time.process_time() - began
+    pvalues = [fitted.test(*draw_test(n), rng=k).pvalue for k in range(tests)]
+    return {
+        "data": name,
+        "method": method,
+        "trial": trial,
+        "tests": tests,
+        "rejections": sum(p <= 0.05 for p in pvalues),
+        "fit_cpu_seconds": round(fitting, 2),
+        "test_cpu_seconds": round((time.process_time() - began - fitting) / tests, 4),
+        "version": twosample.__version__,
+    }
+
+
+def stored():
+    if not STORE.exists():
+        return []
+    lines = STORE.read_text().splitlines()
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def run(names, methods, trials, tests):
+    STORE.parent.mkdir(exist_ok=True)
+    done = {(r["data"], r["method"], r["trial"], r["tests"]) for r in stored()}
+    for trial in trials:
+        for name in names:
+            for method in methods:
+                if (name, method, trial, tests) in done:
+                    continue
+                line = json.dumps(run_trial(name, method, trial, tests))
+                with STORE.open("a") as file:
+                    file.write(line + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                print(line, flush=True)
+
+
+def table():
+    rates = defaultdict(list)
+    seconds = defaultdict(list)
+    for r in stored():
+        rates[r["data"], r["method"]].append(r["rejections"] / r["tests"])
+        seconds[r["data"], r["method"]].append(r["fit_cpu_seconds"])
+    print("| data | method | trials | power | standard error | paper | CPU seconds to fit |")
+    print("|---|---|---|---|---|---|---|")
+    for (name, method), values in sorted(rates.items()):
+        error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+        paper = PAPER.get((name, method), "")
+        cpu = np.median(seconds[name, method])
+        print(f"| {name} | {method} | {len(values)} | {np.mean(values):.3f} | {error:.3f} | {paper} | {cpu:.1f} |")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command")
+    runner = commands.add_parser("run")
+    runner.add_argument("data", nargs="+", choices=[*SIZES, *SCALES])
+    runner.add_argument("--methods", nargs="+", default=["mmd-d", "mmd-o"], choices=list(twosample.METHODS))
+    runner.add_argument("--trials", type=int, default=10)
+    runner.add_argument("--first-trial", type=int, default=0)
+    runner.add_argument("--tests", type=int, default=100)
+    commands.add_parser("table")
+    options = parser.parse_args()
+    if options.command == "run":
+        trials = range(options.first_trial, options.first_trial + options.trials)
+        run(options.data, options.methods, trials, options.tests)
+    else:
+        table()
