@@ -36,7 +36,7 @@ PLANS = {
     "bins and leftovers, unequal": (13, 9, Permutation(bins=4)),
     "few of the larger sample move": (20, 6, Permutation(bins=3, max_bins=4)),
     "few move": (11, 11, Permutation(max_bins=4)),
-    "two bins": (5, 5, Permutation(bins=1)),
+    "one bin of each": (6, 9, Permutation(bins=1)),
 }
 EQUAL = [name for name, (n, m, _) in PLANS.items() if n == m]
 

@@ -153,8 +153,10 @@ class Gaussian(Kernel):
             into_u = into_v = None
             if needs[0]:
                 factor = 2 * self._factor()
-                into_u = factor * (weighted.sum(1, keepdim=True) * u - weighted @ v)
-                into_v = factor * (weighted.sum(0)[:, None] * v - weighted.T @ u)
+                row = weighted @ _with_ones(v)  # the last column is the sum of the weights
+                column = weighted.T @ _with_ones(u)
+                into_u = factor * (row[:, -1:] * u - row[:, :-1])
+                into_v = factor * (column[:, -1:] * v - column[:, :-1])
             # d tile / d log sigma = tile D / sigma^2 = -2 tile exponent
             into_log_bandwidth = -2 * torch.dot(weighted.view(-1), exponent.view(-1))
             return [into_u], [into_v], [into_log_bandwidth]
@@ -372,6 +374,10 @@ def _centred(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both moved by one vector: distances by a matrix product lose their digits far from the origin."""
     centre = b.mean(0)
     return a - centre, b - centre
+
+
+def _with_ones(points: Tensor) -> Tensor:
+    return torch.cat([points, points.new_ones(len(points), 1)], 1)
 
 
 def _number(value: float | None) -> str:

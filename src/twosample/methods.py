@@ -35,11 +35,11 @@ def mmd_d(featurizer: nn.Module | None = None, *, permutations: int = 999, **lea
 def mmd_o(*, permutations: int = 999, **learning: Any) -> TwoSampleTest:
     """MMD with a Gaussian kernel whose bandwidth is trained for test power: quick, strong where one scale fits all.
 
-    [Sutherland2017]; further options are those of `Learning`.
+    [Sutherland2017]; further options are those of `Learning`. The grid on J finds the bandwidth, a few steps refine it.
     """
     return TwoSampleTest(
         Gaussian(),
-        learning=Learning(PowerCriterion(), **learning),
+        learning=Learning(PowerCriterion(), **{"steps": 50, "scale_rate": 1e-2, **learning}),
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
         name="mmd-o",
