@@ -2,9 +2,9 @@
 
     python benchmarks/level.py [RUNS] [CASE ...]       1000 runs of every case by default
 
-Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on it),
-and tests with 99 permutations. The limits allow a false alarm once in a million on each side; where p-values can tie (discrete
-data), only the upper one is a law.
+Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on
+it), and tests with 99 permutations. The limits allow a false alarm once in a million on each side; where p-values can
+tie (discrete data), only the upper one is a law.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ CASES = {
     "mmd-d discrete 40+30": Case(quick(twosample.mmd_d), "discrete", (40, 30), ties=True),
     "mmd-d heavy tails 30+50": Case(quick(twosample.mmd_d), "heavy", (30, 50)),
     "mmd-d images, frozen 24+32": Case(quick(twosample.mmd_d), "images", (24, 32)),
-    "mmd-d images, batch 24+32": Case(quick(twosample.mmd_d, featurizer=ConvNet(normalisation="batch")), "images", (24, 32)),
+    "mmd-d images, batch 24+32": Case(
+        quick(twosample.mmd_d, featurizer=ConvNet(normalisation="batch")), "images", (24, 32)
+    ),
     "mmd-o gaussian 40+40": Case(quick(twosample.mmd_o), "gaussian", (40, 40)),
     "mmd-o gaussian 60+24": Case(quick(twosample.mmd_o), "gaussian", (60, 24)),
     "mmd-o discrete 40+30": Case(quick(twosample.mmd_o), "discrete", (40, 30), ties=True),

@@ -22,7 +22,7 @@ def forget_peak():
 
 
 def measure(work, repeats):
-    """CPU seconds of one call, and peak memory above what there was before; the first call warms up and is not timed."""
+    """CPU seconds of one call, and peak memory above what there was before; a first call warms up and is not timed."""
     forget_peak()
     before = peak_bytes()
     work()
@@ -36,7 +36,9 @@ def measure(work, repeats):
 def in_fresh_process(script, *arguments):
     """Run `script arguments...` with one thread and read the JSON line it prints last."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script, *map(str, arguments)], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])

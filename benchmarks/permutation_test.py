@@ -2,9 +2,9 @@
 
     python benchmarks/permutation_test.py
 
-(a) gathers the submatrices of the Gram matrix once a permutation (30 are timed and scaled to 999); (b) multiplies the full Gram
-matrix by all labellings at once. Each in a fresh single-thread process of the same run, so only ratios are to be read. All
-three compute the Gram matrix or its block sums themselves.
+(a) gathers the submatrices of the Gram matrix once a permutation (30 are timed and scaled to 999); (b) multiplies the
+full Gram matrix by all labellings at once. Each in a fresh single-thread process of the same run, so only ratios are
+to be read. All three compute the Gram matrix or its block sums themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def gather(gram, n, count, generator):
         order = torch.randperm(len(gram), generator=generator)
         x, y = order[:n], order[n:]
         k_xx, k_yy, k_xy = gram[x][:, x], gram[y][:, y], gram[x][:, y]
-        ((k_xx.sum() - k_xx.trace()) / (n * (n - 1)) + (k_yy.sum() - k_yy.trace()) / (n * (n - 1)) - 2 * k_xy.mean()).item()
+        (
+            (k_xx.sum() - k_xx.trace()) / (n * (n - 1)) + (k_yy.sum() - k_yy.trace()) / (n * (n - 1)) - 2 * k_xy.mean()
+        ).item()
 
 
 def one_product(gram, n, generator):
@@ -75,7 +77,11 @@ if __name__ == "__main__":
     print(f"{PERMUTATIONS} permutations at n = m = {n}:\n")
     print("| way | CPU s | ratio to ours | peak MiB |")
     print("|---|---|---|---|")
-    names = {"bins": "ours: bins, tiled", "gather": "(a) a gather per permutation", "product": "(b) one product with the Gram matrix"}
+    names = {
+        "bins": "ours: bins, tiled",
+        "gather": "(a) a gather per permutation",
+        "product": "(b) one product with the Gram matrix",
+    }
     for kind, name in names.items():
         r = found[kind]
         print(f"| {name} | {r['seconds']:.2f} | {r['seconds'] / found['bins']['seconds']:.1f} | {r['mebibytes']:.0f} |")

@@ -1,11 +1,12 @@
 """The power of default tests on Blob-D, HDGM-D, Higgs and DCGAN digits: trials of one training and many test sets.
 
-    python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100     appends to benchmarks/results/power.jsonl
-    python benchmarks/power.py table                                                 prints what is there
+    python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100
+    python benchmarks/power.py table
 
+The first appends to benchmarks/results/power.jsonl, the second prints what is there.
 A trial draws a training set, fits every method once on it, and tests the fitted kernel on fresh test sets of the same
-size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and continued;
-several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
+size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and
+continued; several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SCALES = {"blob*1e-4": (1e-4, 0.0), "blob*1e4": (1e4, 0.0), "blob+1e-4": (1.0, 1
 
 
 def pools(name, rng):
-    """Two functions: `n -> (X, Y)` for the training set and for test sets; real data never share a row between the two."""
+    """Two functions `n -> (X, Y)`, for the training set and for test sets; real data never share a row between them."""
     if name in SCALES:  # Blob-D with its second column multiplied or shifted
         factor, shift = SCALES[name]
         train, test = pools("blob", rng)

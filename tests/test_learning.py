@@ -19,7 +19,7 @@ from twosample.samples import as_samples
 
 def two_normals(n=60, m=60, shift=1.0, seed=0):
     rng = np.random.default_rng(seed)
-    samples = as_samples(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)) + [shift, 0])
+    samples = as_samples(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)) + np.array([shift, 0]))
     return samples.to(dtype=torch.float32)
 
 
@@ -45,9 +45,14 @@ def test_nothing_is_trained_in_place():
 
 
 def test_same_streams_same_kernel_and_other_streams_another():
-    kernels = [fit(Gaussian(), two_normals(), Learning(steps=5), Streams(seed), progress=False)[0] for seed in (0, 0, 1)]
+    kernels = [
+        fit(Gaussian(), two_normals(), Learning(steps=5), Streams(seed), progress=False)[0] for seed in (0, 0, 1)
+    ]
     assert kernels[0].bandwidth == kernels[1].bandwidth
-    deep = [fit(DeepKernel(ResidualMLP()), two_normals(), Learning(steps=5), Streams(s), progress=False)[0] for s in (0, 0, 1)]
+    deep = [
+        fit(DeepKernel(ResidualMLP()), two_normals(), Learning(steps=5), Streams(s), progress=False)[0]
+        for s in (0, 0, 1)
+    ]
     outs = [kernel(two_normals().x, two_normals().y) for kernel in deep]
     assert torch.equal(outs[0], outs[1]) and not torch.equal(outs[0], outs[2])
 

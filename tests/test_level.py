@@ -28,7 +28,9 @@ def test_a_test_that_peeks_would_be_caught():
 
     class Peeking:
         def run(self, X, Y, *, rng, device, progress):
-            return level.twosample.mmd_d(permutations=99, steps=30).fit(X, Y, rng=rng, progress=False).test(X, Y, rng=rng)
+            return (
+                level.twosample.mmd_d(permutations=99, steps=30).fit(X, Y, rng=rng, progress=False).test(X, Y, rng=rng)
+            )
 
     peeking = level.Case(Peeking(), case.data, case.sizes)
     _, high = level.limits(peeking, 100)

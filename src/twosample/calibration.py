@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .errors import InputError, InputWarning
+from .errors import InputError, InputWarning, TrainingError
 from .kernels import Kernel
 from .products import DEFAULT_MEMORY
 from .samples import Samples
@@ -74,13 +74,17 @@ class Permutation:
         moving_x, moving_y = min(n // size, self.max_bins), min(m // size, self.max_bins)
         moving = moving_x + moving_y
 
-        def cut(count: int, bins: int, first: int, fixed: int) -> Tensor:
-            ids = torch.full((count,), fixed)
-            chosen = torch.randperm(count, generator=generator)[: bins * size]
-            ids[chosen] = first + torch.arange(bins * size) // size
+        order_x = torch.randperm(n, generator=generator)
+        order_y = order_x if n == m else torch.randperm(m, generator=generator)  # pairs (X_i, Y_i) stay together
+
+        def cut(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
+            ids = torch.full((len(order),), fixed)
+            ids[order[: bins * size]] = first + torch.arange(bins * size) // size
             return ids
 
-        return Bins(cut(n, moving_x, 0, moving), cut(m, moving_y, moving_x, moving + 1), moving_x, moving_y, size)
+        return Bins(
+            cut(order_x, moving_x, 0, moving), cut(order_y, moving_y, moving_x, moving + 1), moving_x, moving_y, size
+        )
 
     def shuffles(self, bins: Bins, generator: torch.Generator, *, order_matters: bool = False) -> Tensor:
         """(B + 1, moving) permutations of the moving bins, the identity first; all labellings if they are few."""
@@ -100,13 +104,19 @@ class Permutation:
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
+        progress: bool | None = False,
     ) -> Calibrated:
         """Prepare the statistic once, evaluate it on every shuffle, count."""
         n, m = samples.sizes
         bins = self.plan(n, m, generator)
-        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory)
+        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory, progress=progress)
         shuffles = self.shuffles(bins, generator, order_matters=statistic.depends_on_order)
         values = torch.cat([statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)])
+        if not bool(torch.isfinite(values).all()):
+            raise TrainingError(
+                f"the statistic is {float(values[0])} on the points to test, because the kernel gives values that are "
+                "not finite; look for extreme values in the data, or train with a smaller learning_rate."
+            )
         enumerated = len(shuffles) != self.permutations + 1 or (
             not statistic.depends_on_order and math.comb(bins.moving, bins.moving_x) == len(shuffles)
         )

@@ -8,7 +8,7 @@ override `tile_and_pullback`; every other kernel, a user's included, gets it fro
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +18,7 @@ from .errors import InputError
 from .products import Embedded, Pullback
 
 
-class Kernel(nn.Module):
+class Kernel(nn.Module, ABC):
     """A symmetric positive semidefinite function of two points.
 
     To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
@@ -33,6 +33,10 @@ class Kernel(nn.Module):
     def parts(self) -> int:
         """How many tensors `embed` returns."""
         return 1
+
+    def centred(self, z: Embedded) -> Embedded:
+        """Embedded points moved to where `tile` is most precise: for a kernel of distances, around the origin."""
+        return z
 
     @abstractmethod
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
@@ -60,7 +64,9 @@ class Kernel(nn.Module):
             wanted = [part for z in (a, b) for part, need in zip(z, needs, strict=True) if need]
             parameters = self.tile_parameters()
             learned = [p for p in parameters if p.requires_grad]
-            found = list(torch.autograd.grad(tile, wanted + learned, grad, allow_unused=True))
+            found: list[Tensor | None] = []
+            if wanted or learned:
+                found = list(torch.autograd.grad(tile, wanted + learned, grad, retain_graph=True, allow_unused=True))
             zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)]
             into_points = iter(zeros)
             into_learned = iter(found[len(wanted) :])
@@ -81,7 +87,7 @@ class Kernel(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
-        pooled = self.embed(torch.cat([x, y]))  # together, so that no normalisation can see which is which
+        pooled = self.centred(self.embed(torch.cat([x, y])))  # together: no normalisation can see which is which
         return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
 
 
@@ -132,8 +138,13 @@ class Gaussian(Kernel):
             raise InputError("this Gaussian has no bandwidth yet; give it one, or call start(points, generator).")
         return (points.flatten(1),)
 
+    def centred(self, z: Embedded) -> Embedded:
+        # Distances by a matrix product lose their digits far from the origin. They do not change when all points move,
+        # so no gradient goes through the mean; and with one centre for all tiles, duplicates compare alike in each.
+        return (z[0] - z[0].detach().mean(0),)
+
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._exponent(*_centred(a[0], b[0])).exp_()
+        return self._exponent(a[0], b[0]).exp_()
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         return torch.exp((a[0] - b[0]).square().sum(1) * self._factor())
@@ -142,7 +153,7 @@ class Gaussian(Kernel):
         return (self.log_bandwidth,)
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        u, v = _centred(a[0], b[0])
+        u, v = a[0], b[0]
         exponent = self._exponent(u, v)
         tile = torch.exp(exponent)
 
@@ -158,7 +169,7 @@ class Gaussian(Kernel):
                 into_u = factor * (row[:, -1:] * u - row[:, :-1])
                 into_v = factor * (column[:, -1:] * v - column[:, :-1])
             # d tile / d log sigma = tile D / sigma^2 = -2 tile exponent
-            into_log_bandwidth = -2 * torch.dot(weighted.view(-1), exponent.view(-1))
+            into_log_bandwidth = -2 * torch.dot(weighted.reshape(-1), exponent.reshape(-1))
             return [into_u], [into_v], [into_log_bandwidth]
 
         return tile, pullback
@@ -213,6 +224,9 @@ class OnFeatures(Kernel):
 
     def embed(self, points: Tensor) -> Embedded:
         return self.kernel.embed(self.featurizer(points))
+
+    def centred(self, z: Embedded) -> Embedded:
+        return self.kernel.centred(z)
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         return self.kernel.tile(a, b)
@@ -282,6 +296,9 @@ class DeepKernel(Kernel):
     def embed(self, points: Tensor) -> Embedded:
         return self.kappa.embed(self.featurizer(points)) + self.q.embed(points)
 
+    def centred(self, z: Embedded) -> Embedded:
+        return self.kappa.centred(z[: self.kappa.parts]) + self.q.centred(z[self.kappa.parts :])
+
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
         mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
@@ -306,7 +323,7 @@ class DeepKernel(Kernel):
         ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
             through_q = grad * q
             # d mixed / d logit = eps (1 - eps) (1 - kappa)
-            into_logit = eps * (1 - eps) * (through_q.sum() - torch.dot(through_q.view(-1), kappa.view(-1)))
+            into_logit = eps * (1 - eps) * (through_q * (1 - kappa)).sum()
             kappa_a, kappa_b, kappa_parameters = pull_kappa(through_q.mul_(1 - eps), needs[:cut])
             q_a, q_b, q_parameters = pull_q(grad * mixed, needs[cut:])
             return kappa_a + q_a, kappa_b + q_b, [*kappa_parameters, *q_parameters, into_logit]
@@ -368,12 +385,6 @@ def _subset(points: Tensor, generator: torch.Generator, count: int) -> Tensor:
 
 def _cut(z: Embedded, start: int, rows: int) -> Embedded:
     return tuple(part[start : start + rows] for part in z)
-
-
-def _centred(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both moved by one vector: distances by a matrix product lose their digits far from the origin."""
-    centre = b.mean(0)
-    return a - centre, b - centre
 
 
 def _with_ones(points: Tensor) -> Tensor:

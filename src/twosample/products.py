@@ -5,6 +5,7 @@ it), and keep only sums, in float64. Memory grows with the number of points, nev
 part through
 
     kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
+    kernel.centred(z)              all of them moved to where it is precise
     kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
     kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients
                                    of `a`, of `b` and of `kernel.tile_parameters()`
@@ -15,6 +16,7 @@ A kernel object comes in as an argument: this module imports none.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+
+from ._progress import bar
 
 Embedded: TypeAlias = tuple[Tensor, ...]
 """Points as `Kernel.tile` sees them: tensors of equal length, for a deep kernel the features and the raw columns."""
@@ -36,6 +40,7 @@ DEFAULT_MEMORY = 2**30
 
 _CACHE_ROWS = 512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache
 _TILES_ALIVE = 12  # at most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel
+_NOTICEABLE_POINTS = 10_000  # comparing fewer takes about a second
 _KEPT_VALUES = 2**21  # so many kernel values, or fewer, are kept for the backward pass instead of computed again
 
 
@@ -43,6 +48,7 @@ class TiledKernel(Protocol):
     """What the products ask of a kernel."""
 
     def embed(self, points: Tensor) -> Embedded: ...
+    def centred(self, z: Embedded) -> Embedded: ...
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
     def tile_parameters(self) -> tuple[Tensor, ...]: ...
@@ -100,11 +106,18 @@ def row_sums(
         backward pass computes the tiles again instead of keeping them.
     """
     _keep_freed_memory()
-    z = embedded(kernel, points)
+    z = kernel.centred(embedded(kernel, points))
+    parameters = kernel.tile_parameters()
     rows = tile_rows(memory, z[0].element_size())
+    values = len(weights) ** 2 / 2
+    keep = (
+        torch.is_grad_enabled()
+        and any(t.requires_grad for t in (*z, *parameters))
+        and values <= min(_KEPT_VALUES, memory / (_TILES_ALIVE * z[0].element_size()))
+    )
     columns = weights if weights.ndim == 2 else weights[:, None]
     apply = _RowSums.apply
-    sums: Tensor = apply(kernel, rows, len(z), columns, *z, *kernel.tile_parameters())  # type: ignore[no-untyped-call]
+    sums: Tensor = apply(kernel, rows, keep, len(z), columns, *z, *parameters)  # type: ignore[no-untyped-call]
     return sums if weights.ndim == 2 else sums[:, 0]
 
 
@@ -112,12 +125,13 @@ class _RowSums(torch.autograd.Function):
     """K @ weights; the backward pass is the closed form of design section 3, or autograd tile by tile."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: TiledKernel, rows: int, parts: int, weights: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, kernel: TiledKernel, rows: int, keep: bool, parts: int, weights: Tensor, *tensors: Tensor
+    ) -> Tensor:
         z = tensors[:parts]
         ctx.kernel, ctx.rows, ctx.parts = kernel, rows, parts
         ctx.save_for_backward(weights, *tensors)
-        small = len(weights) ** 2 <= 2 * _KEPT_VALUES and any(ctx.needs_input_grad[4:])
-        ctx.tiles = list(_tiles_and_pullbacks(kernel, z, rows)) if small else None
+        ctx.tiles = list(_tiles_and_pullbacks(kernel, z, rows)) if keep else None
         if ctx.tiles is None:
             return _multiply(_tiles(kernel, z, rows), weights, z[0].dtype)
         return _multiply(((i, j, tile) for i, j, tile, _ in ctx.tiles), weights, z[0].dtype)
@@ -128,12 +142,12 @@ class _RowSums(torch.autograd.Function):
         kernel, rows, parts = ctx.kernel, ctx.rows, ctx.parts
         weights, *tensors = ctx.saved_tensors
         z, parameters = tuple(tensors[:parts]), tensors[parts:]
-        wanted = ctx.needs_input_grad[4 : 4 + parts]
+        wanted = ctx.needs_input_grad[5 : 5 + parts]
         grad_weights = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[4]:
             grad_weights = _multiply(_tiles(kernel, z, rows), grad, z[0].dtype).to(weights.dtype)
-        if not any(ctx.needs_input_grad[4:]):
-            return None, None, None, grad_weights, *([None] * len(tensors))
+        if not any(ctx.needs_input_grad[5:]):
+            return None, None, None, None, grad_weights, *([None] * len(tensors))
 
         dtype, total = z[0].dtype, accumulator(z[0].device)
         # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32 tiles do not
@@ -158,7 +172,7 @@ class _RowSums(torch.autograd.Function):
                     sums += part
         gradients = [None if s is None else (s * size).to(dtype) for s in grad_z]
         gradients += [(s * size).to(p.dtype) for s, p in zip(grad_parameters, parameters, strict=True)]
-        return None, None, None, grad_weights, *gradients
+        return None, None, None, None, grad_weights, *gradients
 
 
 def _multiply(tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -220,6 +234,7 @@ def block_sums(
     weights: Tensor | None = None,
     diagonal: bool = True,
     memory: int = DEFAULT_MEMORY,
+    progress: bool | None = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Sums of the kernel matrix K over all pairs of bins of points, and K @ weights on the way; no gradient.
 
@@ -233,6 +248,8 @@ def block_sums(
         (N, c), or None to skip the second result.
     diagonal
         Whether the terms k(z_i, z_i) count.
+    progress
+        Whether to show a bar; None means on a terminal, and only if it takes long enough to wonder.
 
     Returns
     -------
@@ -241,16 +258,19 @@ def block_sums(
     """
     _keep_freed_memory()
     with torch.no_grad():
-        z = embedded(kernel, points)
+        z = kernel.centred(embedded(kernel, points))
         device, total = z[0].device, accumulator(z[0].device)
         count = int(bins.max()) + 1 if len(bins) else 0
         sums = torch.zeros((count, count), dtype=total, device=device)
         w = None if weights is None else weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         products = None if w is None else torch.zeros(w.shape, dtype=total, device=device)
         strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
-        for k, row in enumerate(strips):
-            a = _rows(z, row.points)
-            for column in strips[k:]:
+        if progress is None and len(bins) < _NOTICEABLE_POINTS:
+            progress = False
+        with bar("comparing", len(strips) * (len(strips) + 1) // 2, progress) as tick:
+            for row, column in itertools.combinations_with_replacement(strips, 2):
+                tick("")
+                a = _rows(z, row.points)
                 same = column is row
                 tile = kernel.tile(a, a if same else _rows(z, column.points))
                 if same and not diagonal:

@@ -102,6 +102,7 @@ class MMD:
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
+        progress: bool | None = False,
     ) -> PreparedMMD:
         """Everything about the kernel matrix that `evaluate` needs, in one pass over its tiles."""
         n, m = samples.sizes
@@ -113,7 +114,13 @@ class MMD:
             is_x = torch.zeros(n + m, 2)
             is_x[:n, 0] = 1
             is_x[n:, 1] = 1
-            sums, rows = block_sums(representation, z, ids, weights=is_x, diagonal=False, memory=memory)
+            # Which bins share a tile is left to chance, so that rounding is as blind to labels as everything else.
+            place = torch.randperm(bins.count, generator=generator)
+            sums, rows = block_sums(
+                representation, z, place[ids], weights=is_x, diagonal=False, memory=memory, progress=progress
+            )
+            sums = torch.nn.functional.pad(sums.double().cpu(), (0, bins.count - len(sums)) * 2)  # empty bins
+            sums = sums[place][:, place]
             own = representation.pairs(z, z).double().cpu()
             rows = (rows if rows is not None else sums).double().cpu()
             rows[:n, 0] += own[:n]
@@ -122,12 +129,11 @@ class MMD:
             pairs, fixed = (
                 self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (torch.empty(0), 0.0)
             )
-        sums = sums.double().cpu()
-        sums = torch.nn.functional.pad(sums, (0, bins.count - len(sums)) * 2)  # the last bins may be empty
-        # Kernel values carry a relative error of one rounding each, which averages out over a row of the matrix. Two
-        # labellings that tie in exact arithmetic (duplicates that change places) differ by no more than this.
-        precision = torch.finfo(z[0].dtype).eps / (n + m) ** 0.5
+        # Two labellings that tie in exact arithmetic (duplicates that change places) differ by rounding: of the sums
+        # in float64, and of kernel values, which averages out over a row of the matrix. 64 leaves room for a narrow
+        # kernel, which magnifies the rounding of distances.
         size = float(sums.abs().sum()) / (n + m) ** 2 + float(own.abs().mean()) / min(n, m)
+        precision = torch.finfo(z[0].dtype).eps / (n + m) ** 0.5 + torch.finfo(torch.float64).eps
         return PreparedMMD(
             bins=bins,
             sizes=(n, m),
@@ -136,7 +142,7 @@ class MMD:
             pairs=pairs,
             fixed_pairs=fixed,
             witness=(witness[:n], witness[n:]),
-            resolution=8 * precision * size,
+            resolution=64 * precision * size,
         )
 
     def evaluate(self, prepared: PreparedMMD, shuffles: Tensor) -> Tensor:
@@ -187,7 +193,8 @@ def embed_pooled(kernel: Kernel, samples: Samples, generator: torch.Generator, *
     count = len(pooled)
     order = torch.randperm(count, generator=generator).to(pooled.device)
     point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
-    batches = max(1, -(-count * point // memory))
+    # Two points at least: one alone cannot be normalised
+    batches = max(1, min(count // 2, -(-count * point // memory)))
     pieces = [kernel.embed(pooled[index]) for index in torch.tensor_split(order, batches)]
     back = torch.argsort(order)
     return tuple(torch.cat(part)[back] for part in zip(*pieces, strict=True))

@@ -77,7 +77,7 @@ class TwoSampleTest:
             train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
         # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays exact.
         fitted = self._fit(train, Scaling.of(samples), streams, device, progress)
-        return fitted._test(held_out, streams)
+        return fitted._test(held_out, streams, progress)
 
     def fit(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
@@ -120,11 +120,11 @@ class FittedTest:
     train_sizes: tuple[int, int] | None
     training: TrainingLog | None = field(repr=False)
 
-    def test(self, X: Any, Y: Any, *, rng: RNGLike | None = None) -> TwoSampleResult:
+    def test(self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
-        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng))
+        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress)
 
-    def _test(self, samples: Samples, streams: Streams) -> TwoSampleResult:
+    def _test(self, samples: Samples, streams: Streams, progress: bool | None) -> TwoSampleResult:
         n, m = samples.sizes
         if min(n, m) < 2:
             name, size = ("X", n) if n < 2 else ("Y", m)
@@ -132,7 +132,12 @@ class FittedTest:
         device = next((p.device for p in self.representation.parameters()), torch.device("cpu"))
         scaled = self.scaling.apply(samples, device=device)
         outcome = self.spec.calibration(
-            self.spec.statistic, self.representation, scaled, streams.torch("calibration"), memory=self.spec.memory
+            self.spec.statistic,
+            self.representation,
+            scaled,
+            streams.torch("calibration"),
+            memory=self.spec.memory,
+            progress=progress,
         )
         statistic, null = float(outcome.values[0]), outcome.values[1:]
         deviation = self.spec.statistic.deviation(outcome.prepared)
