@@ -70,7 +70,7 @@ class Learning:
     steps: int = 300
     batch_size: int = 256
     learning_rate: float = 5e-4
-    scale_rate: float = 3e-2
+    scale_rate: float = 1e-2
     validation_fraction: float = 0.0
     patience: int = 200
     restarts: int = 1

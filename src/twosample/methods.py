@@ -39,7 +39,7 @@ def mmd_o(*, permutations: int = 999, **learning: Any) -> TwoSampleTest:
     """
     return TwoSampleTest(
         Gaussian(),
-        learning=Learning(PowerCriterion(), **{"steps": 50, "scale_rate": 1e-2, **learning}),
+        learning=Learning(PowerCriterion(), **{"steps": 50, **learning}),
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
         name="mmd-o",
