@@ -88,9 +88,13 @@ def test_result_is_that_of_the_textbook_on_the_held_out_points():
 
 def test_effect_sizes():
     result = twosample.two_sample_test(*normals(n=200, m=200, shift=1.5), quick("mmd-o"), rng=0)
-    assert result.mmd == pytest.approx(result.statistic**0.5) and result.power > 0.99 and result.criterion > 0
+    assert (
+        result.effect.mmd == pytest.approx(result.statistic**0.5)
+        and result.effect.power > 0.99
+        and result.effect.criterion > 0
+    )
     null = twosample.two_sample_test(*normals(n=200, m=200), quick("mmd-median"), rng=0)
-    assert null.power < 0.5 and null.mmd >= 0
+    assert null.effect.power < 0.5 and null.effect.mmd >= 0
 
 
 def test_estimated_power_is_near_the_observed_one():
@@ -99,7 +103,7 @@ def test_estimated_power_is_near_the_observed_one():
     results = [test.run(*normals(n=60, m=60, shift=0.45, seed=s), rng=s) for s in range(60)]
     observed = np.mean([r.reject() for r in results])
     assert 0.3 < observed < 0.95
-    assert np.mean([r.power for r in results]) == pytest.approx(observed, abs=0.15)
+    assert np.mean([r.effect.power for r in results]) == pytest.approx(observed, abs=0.15)
 
 
 # -------------------------------------------------------------------------------------------------------- no leaks

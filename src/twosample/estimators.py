@@ -14,6 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+REGULARISER = 1e-8
+"""lambda of equation (4), as in all of the paper's experiments."""
+
 
 def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
     """MMD^2, minimum variance unbiased: mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .estimators import mmd2_paired, mmd2_unbiased, power_criterion, variance_paired, variance_unpaired
+from .estimators import REGULARISER, mmd2_paired, mmd2_unbiased, power_criterion, variance_paired, variance_unpaired
 from .kernels import Kernel
 from .products import DEFAULT_MEMORY, row_sums
 
@@ -35,7 +35,7 @@ class PowerCriterion:
     12642
     """
 
-    regulariser: float = 1e-8
+    regulariser: float = REGULARISER
     paired: bool = True
 
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:

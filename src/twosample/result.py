@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .two_sample import FittedTest
 
 ALPHA = 0.05
-"""The level at which `TwoSampleResult.power` is estimated and `str` gives its verdict."""
+"""The level at which `Effect.power` is estimated and `str` gives its verdict."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,25 @@ class TrainingLog:
         return len(self.objective)
 
 
+@dataclass(frozen=True)
+class Effect:
+    """How different the samples are, as far as the statistic can say; None where it has no such number.
+
+    Attributes
+    ----------
+    mmd
+        The MMD; 0 where its estimated square is negative.
+    criterion
+        J of the paper, on the points that were tested.
+    power
+        The estimated chance that the test rejects at level 0.05 on new samples of the same sizes.
+    """
+
+    mmd: float | None = None
+    criterion: float | None = None
+    power: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class TwoSampleResult:
     """The outcome of a two-sample test.
@@ -63,9 +83,8 @@ class TwoSampleResult:
         The name of the test, and what was shuffled how often.
     sizes, train_sizes
         Points of X and Y that were tested and trained on; `train_sizes` is None without training.
-    mmd, criterion, power
-        How different: the MMD (0 where its estimated square is negative), J on the held-out points, and the estimated
-        chance that the test rejects at level 0.05 on new samples of the same sizes.
+    effect
+        How different: the MMD, J and the estimated power of the test.
     training
         The log of the training, or None.
     fitted, samples
@@ -79,9 +98,7 @@ class TwoSampleResult:
     calibration: str
     sizes: tuple[int, int]
     train_sizes: tuple[int, int] | None
-    mmd: float
-    criterion: float
-    power: float
+    effect: Effect
     training: TrainingLog | None = field(repr=False)
     fitted: FittedTest | None = field(repr=False, default=None)
     samples: Samples | None = field(repr=False, default=None)
@@ -111,9 +128,7 @@ class TwoSampleResult:
             "calibration": self.calibration,
             "sizes": list(self.sizes),
             "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
-            "mmd": self.mmd,
-            "criterion": self.criterion,
-            "power": self.power,
+            "effect": dataclasses.asdict(self.effect),
             "training": training,
         }
 
@@ -130,9 +145,8 @@ class TwoSampleResult:
     def _repr_html_(self) -> str:
         rows = [
             ("p-value", format_pvalue(self.pvalue)),
-            ("MMD²", f"{self.statistic:.4g}"),
-            ("J", f"{self.criterion:.4g}"),
-            ("estimated power at 0.05", f"{self.power:.2f}"),
+            ("statistic", f"{self.statistic:.4g}"),
+            *((name, f"{value:.4g}") for name, value in dataclasses.asdict(self.effect).items() if value is not None),
             ("calibration", self.calibration),
         ]
         cells = "".join(

@@ -14,9 +14,18 @@ import torch
 from torch import Tensor
 
 from .errors import IncompatibleParts, InputError
-from .estimators import mmd2_biased, mmd2_paired, mmd2_unbiased, variance_unpaired
+from .estimators import (
+    REGULARISER,
+    asymptotic_power,
+    mmd2_biased,
+    mmd2_paired,
+    mmd2_unbiased,
+    power_criterion,
+    variance_unpaired,
+)
 from .kernels import Kernel
 from .products import DEFAULT_MEMORY, Embedded, block_sums
+from .result import ALPHA, Effect
 from .samples import Samples
 
 Estimator = Literal["unbiased", "biased", "paired"]
@@ -177,10 +186,19 @@ class MMD:
         a, b = tuple(part[fixed_x] for part in z), tuple(part[fixed_y] for part in z)
         return total, float(kernel.pairs(a, b).double().sum()) if len(fixed_x) else 0.0
 
-    def deviation(self, prepared: PreparedMMD) -> float:
-        """The standard deviation of MMD^2 under the alternative: sqrt(4 Var_x(w) / n + 4 Var_y(w) / m)."""
+    def effect(self, prepared: PreparedMMD, values: Tensor) -> Effect:
+        """MMD, J and estimated power, from the witness and the (B + 1,) values over shuffles, the observed one first."""
         n, m = prepared.sizes
-        return float((variance_unpaired(*prepared.witness) * (n + m) / (2 * n * m)).sqrt())
+        observed = float(values[0])
+        variance = variance_unpaired(
+            *prepared.witness
+        )  # sigma^2, whose estimate has variance sigma^2 (n + m) / (2 n m)
+        threshold = float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
+        return Effect(
+            mmd=max(0.0, observed) ** 0.5,
+            criterion=float(power_criterion(values[0], variance, REGULARISER)),
+            power=asymptotic_power(observed, float(variance * (n + m) / (2 * n * m)) ** 0.5, threshold),
+        )
 
 
 def embed_pooled(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int) -> Embedded:

@@ -12,17 +12,15 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
 from ._random import RNGLike, Streams
 from .calibration import Permutation
 from .errors import IncompatibleParts, InputError
-from .estimators import asymptotic_power, power_criterion
 from .kernels import Kernel
 from .learning import Learning, fit
 from .products import DEFAULT_MEMORY
-from .result import ALPHA, TrainingLog, TwoSampleResult
+from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
 from .statistics import MMD
 
@@ -139,21 +137,15 @@ class FittedTest:
             memory=self.spec.memory,
             progress=progress,
         )
-        statistic, null = float(outcome.values[0]), outcome.values[1:]
-        deviation = self.spec.statistic.deviation(outcome.prepared)
-        variance = torch.tensor(deviation**2 * 2 * n * m / (n + m), dtype=torch.float64)
-        threshold = float(torch.quantile(outcome.values, 1 - ALPHA, interpolation="higher"))
         return TwoSampleResult(
-            statistic=statistic,
+            statistic=float(outcome.values[0]),
             pvalue=outcome.pvalue,
-            null_distribution=np.asarray(null.numpy(), dtype=np.float64),
+            null_distribution=outcome.values[1:].numpy(),
             method=self.spec.name,
             calibration=outcome.description,
             sizes=(n, m),
             train_sizes=self.train_sizes,
-            mmd=max(0.0, statistic) ** 0.5,
-            criterion=float(power_criterion(outcome.values[0], variance, 1e-8)),
-            power=asymptotic_power(statistic, deviation, threshold),
+            effect=self.spec.statistic.effect(outcome.prepared, outcome.values),
             training=self.training,
             fitted=self,
             samples=scaled,
