@@ -85,9 +85,8 @@ class MLP(nn.Module):
 class ResidualMLP(nn.Module):
     """The points themselves with a learned width for every column, plus what an `MLP` adds to them.
 
-    phi(x) = exp(log_widths) * x + B (MLP(x), x) with log_widths = 0 and B = 0 at the start: a deep kernel on these
-    features starts as an ordinary kernel on the points, learns quickly which columns matter, and bends the space from
-    there.
+    phi(x) = exp(log_widths) * x + B MLP(x) with log_widths = 0 and B = 0 at the start: a deep kernel on these features
+    starts as an ordinary kernel on the points, learns quickly which columns matter, and bends the space from there.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ class ResidualMLP(nn.Module):
     def _build(self, inputs: int) -> None:
         like: Tensor = next(self.mlp.parameters())  # (width, inputs)
         self.log_widths = nn.Parameter(torch.zeros(inputs).to(like))
-        self.out = nn.Parameter(torch.zeros(len(like) + inputs, inputs).to(like))
+        self.out = nn.Parameter(torch.zeros(len(like), inputs).to(like))
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Size the network for the points and draw its weights, unless they were loaded."""
@@ -125,8 +124,8 @@ class ResidualMLP(nn.Module):
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, number of columns)."""
         flat = points.flatten(1)
-        hidden = torch.cat([self.mlp(flat), flat], 1)
-        return flat * torch.exp(self.log_widths) + hidden @ self.out
+        bent: Tensor = self.mlp(flat) @ self.out
+        return flat * torch.exp(self.log_widths) + bent
 
     def __repr__(self) -> str:
         return f"Residual{self.mlp!r}"

@@ -187,7 +187,7 @@ class MMD:
         return total, float(kernel.pairs(a, b).double().sum()) if len(fixed_x) else 0.0
 
     def effect(self, prepared: PreparedMMD, values: Tensor) -> Effect:
-        """MMD, J and estimated power, from the witness and the (B + 1,) values over shuffles, the observed one first."""
+        """MMD, J and estimated power, from the witness and the (B + 1,) values over shuffles, the observed first."""
         n, m = prepared.sizes
         observed = float(values[0])
         variance = variance_unpaired(
