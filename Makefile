@@ -1,7 +1,7 @@
 # make demo     run the library on the two pairs of tables in demo/
 # make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
 # make check    format, lint, strict types, import layers; no tests
-# make bench    run every script of benchmarks/
+# make bench    print the speed, memory, level and power tables of benchmarks/ (a quarter of an hour)
 # make format   format the code and mend what the linter can
 # make clean    remove what tools left behind, except the environment
 # Each sets up .venv first, once; Python 3.11 or later is all it needs (make PYTHON=python3.12 ... to choose one).
@@ -40,7 +40,8 @@ check: $(INSTALLED)
 	$(BIN)/lint-imports
 
 bench: $(INSTALLED)
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in training_step permutation_test level power; do \
+		echo "== benchmarks/$$script.py"; OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py; done
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix-only --quiet .

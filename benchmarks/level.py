@@ -1,6 +1,6 @@
 """The level of every test: rejections at 0.05 over many null draws, against exact binomial limits.
 
-    python benchmarks/level.py [RUNS] [CASE ...]       1000 runs of every case by default
+    python benchmarks/level.py [RUNS] [CASE ...]       500 runs of every case by default
 
 Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on
 it), and tests with 99 permutations. The limits allow a false alarm once in a million on each side; where p-values can
@@ -95,7 +95,7 @@ def limits(case: Case, runs: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     names = sys.argv[2:] or list(CASES)
     print("| case | runs | rejections | share | allowed |")
     print("|---|---|---|---|---|")

@@ -14,7 +14,7 @@ import sys
 import time
 
 import torch
-from measure import forget_peak, in_fresh_process, peak_bytes
+from _measure import forget_peak, in_fresh_process, peak_bytes
 
 import twosample
 from twosample.samples import as_samples

@@ -99,18 +99,25 @@ def run(names, methods, trials, tests):
 
 
 def table():
+    """The stored runs as Markdown."""
     rates = defaultdict(list)
     seconds = defaultdict(list)
+    tests = {}
     for r in stored():
         rates[r["data"], r["method"]].append(r["rejections"] / r["tests"])
         seconds[r["data"], r["method"]].append(r["fit_cpu_seconds"])
-    print("| data | method | trials | power | standard error | paper | CPU seconds to fit |")
-    print("|---|---|---|---|---|---|---|")
+        tests[r["data"], r["method"]] = r["tests"]
+    lines = [
+        "| data | method | trials x tests | power | standard error | paper | CPU seconds to fit |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for (name, method), values in sorted(rates.items()):
         error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
         paper = PAPER.get((name, method), "")
         cpu = np.median(seconds[name, method])
-        print(f"| {name} | {method} | {len(values)} | {np.mean(values):.3f} | {error:.3f} | {paper} | {cpu:.1f} |")
+        count = f"{len(values)} x {tests[name, method]}"
+        lines.append(f"| {name} | {method} | {count} | {np.mean(values):.3f} | {error:.3f} | {paper} | {cpu:.1f} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
@@ -128,4 +135,4 @@ if __name__ == "__main__":
         trials = range(options.first_trial, options.first_trial + options.trials)
         run(options.data, options.methods, trials, options.tests)
     else:
-        table()
+        print(table())

@@ -11,7 +11,7 @@ import json
 import sys
 
 import torch
-from measure import in_fresh_process, measure
+from _measure import in_fresh_process, measure
 
 import twosample
 

@@ -28,6 +28,13 @@ def test_shell_lines_in_readme_run(line):
     assert done.stdout.strip() == shown
 
 
+def test_the_power_table_is_what_the_stored_runs_give():
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "power.py", "table"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() in README
+
+
 def test_first_screen_has_the_two_commands():
     screen = README[:2000]
     assert "make demo" in screen and "make test" in screen and "```python" in screen and "$ twosample" in screen

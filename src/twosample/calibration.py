@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol
 
 import torch
@@ -65,7 +66,7 @@ class Permutation:
     def __post_init__(self) -> None:
         for name in ("permutations", "bins", "max_bins"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, Integral) or value < 1:
                 raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1.")
 
     def plan(self, n: int, m: int, generator: torch.Generator) -> Bins:

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import torch
@@ -79,7 +80,7 @@ class Learning:
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("batch_size", 2), ("patience", 1), ("restarts", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, Integral) or value < least:
                 raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
         if not 0 < self.train_fraction < 1:
             raise InputError(f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1.")
