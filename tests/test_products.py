@@ -25,7 +25,7 @@ from bank import (
 from twosample import products
 from twosample.kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
 from twosample.objectives import PowerCriterion
-from twosample.products import DEFAULT_MEMORY, Embedded, Pullback, block_sums, row_sums, tile_rows
+from twosample.products import DEFAULT_MEMORY, Embedded, Pullback, block_and_row_sums, block_sums, row_sums, tile_rows
 
 COUNT = 24
 ROWS = [1, 6, 7, 23, 512]  # 6 divides the number of points, 7 does not, 23 leaves one over, 512 is more than there are
@@ -219,7 +219,7 @@ def test_points_that_are_embedded_already():
     kernel, z, weights = make("deep"), points(COUNT), points(COUNT, columns=2, seed=1)
     assert torch.equal(row_sums(kernel, kernel.embed(z), weights), row_sums(kernel, z, weights))
     bins = torch.arange(COUNT) % 5
-    assert torch.equal(block_sums(kernel, kernel.embed(z), bins)[0], block_sums(kernel, z, bins)[0])
+    assert torch.equal(block_sums(kernel, kernel.embed(z), bins), block_sums(kernel, z, bins))
 
 
 @every_kernel
@@ -245,10 +245,10 @@ def test_sums_over_tiles_are_kept_in_float64(monkeypatch: pytest.MonkeyPatch):
     z = torch.ones(COUNT, 1)
     z[0] = 2.0**24
     sums = row_sums(Linear(), z, torch.ones(COUNT))
-    blocks, _ = block_sums(Linear(), z, torch.tensor([0] + [1] * (COUNT - 1)))
+    blocks = block_sums(Linear(), z, torch.tensor([0] + [1] * (COUNT - 1)))
     assert sums[1].item() == 2.0**24 + COUNT - 1
     assert blocks[1, 1].item() == (COUNT - 1) ** 2
-    one_bin, _ = block_sums(Linear(), z, torch.zeros(COUNT, dtype=torch.long))
+    one_bin = block_sums(Linear(), z, torch.zeros(COUNT, dtype=torch.long))
     assert one_bin.item() == (2.0**24 + COUNT - 1) ** 2
 
 
@@ -357,7 +357,7 @@ def test_the_network_runs_once_a_step(kind: str, path: str, tiling: Callable):
     kernel = DeepKernel(network, Gaussian(1.0), Gaussian(1.0)) if kind == "deep" else OnFeatures(network, Gaussian(1.0))
     PowerCriterion()(kernel, points(10), points(10, seed=1)).backward()
     assert network.calls == [20]
-    block_sums(kernel, points(10), torch.arange(10) % 3, weights=torch.ones(10, 1))
+    block_and_row_sums(kernel, points(10), torch.arange(10) % 3, torch.ones(10, 1))
     assert network.calls == [20, 10]
 
 
@@ -436,7 +436,7 @@ def test_results_do_not_depend_on_the_budget(name: str):
     results = []
     for memory in (1, 5000, 20_000, DEFAULT_MEMORY):
         sums = row_sums(kernel, z, weights, memory=memory)
-        blocks, product = block_sums(kernel, z, bins, weights=weights, memory=memory)
+        blocks, product = block_and_row_sums(kernel, z, bins, weights, memory=memory)
         results.append([sums, blocks, product, *gradients(sums.square().mean(), *wanted)])
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
@@ -480,7 +480,7 @@ def naive_block_sums(K: Tensor, bins: Tensor, *, diagonal: bool) -> Tensor:
 def test_block_sums_are_those_of_the_double_loop(sizes: list[int], diagonal: bool, rows: int):
     kernel, z, bins = make("deep"), points(COUNT), bins_of(sizes)
     K, weights = gram("deep"), points(COUNT, columns=3, seed=1)
-    sums, product = block_sums(kernel, z, bins, weights=weights, diagonal=diagonal, memory=memory_for(rows, 8))
+    sums, product = block_and_row_sums(kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(rows, 8))
     close(sums, naive_block_sums(K, bins, diagonal=diagonal))
     close(product, (K if diagonal else K - K.diagonal().diag()) @ weights)
 
@@ -490,8 +490,7 @@ def test_block_sums_are_those_of_the_double_loop(sizes: list[int], diagonal: boo
 def test_block_sums_of_every_kernel(name: str, dtype: torch.dtype):
     kernel, z, bins = make(name, dtype), points(COUNT, dtype=dtype), bins_of([1, 5, 2, 5, 3, 1, 7])
     expected = naive_block_sums(gram(name), bins, diagonal=True)
-    sums, product = block_sums(kernel, z, bins, memory=memory_for(7, z.element_size()))
-    assert product is None
+    sums = block_sums(kernel, z, bins, memory=memory_for(7, z.element_size()))
     assert sums.dtype == torch.float64
     assert not sums.requires_grad
     close(sums, expected, 1e-10 if dtype == torch.float64 else 1e-4)
@@ -500,7 +499,7 @@ def test_block_sums_of_every_kernel(name: str, dtype: torch.dtype):
 def test_bins_of_one_point_give_the_gram_matrix():
     kernel, z = make("deep"), points(24)
     order = torch.randperm(24, generator=seeded())
-    close(block_sums(kernel, z, order)[0][order][:, order], kernel(z, z).detach(), 1e-12)
+    close(block_sums(kernel, z, order)[order][:, order], kernel(z, z).detach(), 1e-12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -508,7 +507,7 @@ def test_bins_of_one_point_give_the_gram_matrix():
 def test_block_sums_of_any_bins(ids: list[int], diagonal: bool, rows: int):
     kernel, z, bins = Linear(), points(len(ids)), torch.tensor(ids)
     weights = torch.ones(len(ids), 1)
-    sums, product = block_sums(kernel, z, bins, weights=weights, diagonal=diagonal, memory=memory_for(min(rows, 31), 8))
+    sums, product = block_and_row_sums(kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(min(rows, 31), 8))
     expected = naive_block_sums(z @ z.T, bins, diagonal=diagonal)
     close(sums, expected)
     close(product.sum(), expected.sum())

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from torch import Tensor, nn
 
 from bank import (
@@ -111,14 +113,20 @@ def test_the_budget_does_not_change_a_value(estimator: str):
     torch.testing.assert_close(values[1], values[2], rtol=1e-12, atol=1e-12)
 
 
-def test_witness_and_deviation_are_those_of_the_samples():
+def test_witness_and_effect_are_those_of_the_samples():
     samples = two_samples(9, 6)
-    kept, _ = prepared("unbiased", samples, Permutation(bins=3), kernel="deep, linear kappa")
+    kept, shuffles = prepared("unbiased", samples, Permutation(bins=3), kernel="deep, linear kappa")
     K = naive_matrix(make("deep, linear kappa"), samples.pooled()).tolist()
     w = torch.tensor(naive_witness(K, range(9), range(9, 15)), dtype=torch.float64)
     torch.testing.assert_close(torch.cat(kept.witness), w, rtol=1e-10, atol=1e-12)
     spread = [float((part - part.mean()).square().mean()) for part in (w[:9], w[9:])]
-    assert MMD().deviation(kept) == pytest.approx((4 * spread[0] / 9 + 4 * spread[1] / 6) ** 0.5, rel=1e-10)
+    deviation = (4 * spread[0] / 9 + 4 * spread[1] / 6) ** 0.5
+    values = MMD().evaluate(kept, shuffles)
+    effect = MMD().effect(kept, values)
+    observed, threshold = float(values[0]), float(values.sort().values[math.ceil(0.95 * (len(values) - 1))])
+    assert effect.mmd == pytest.approx(max(0.0, observed) ** 0.5, rel=1e-10)
+    assert effect.criterion == pytest.approx(observed / (deviation**2 * 2 * 9 * 6 / 15 + 1e-8) ** 0.5, rel=1e-8)
+    assert effect.power == pytest.approx(norm.sf((threshold - observed) / deviation), rel=1e-6)
 
 
 def test_prepare_keeps_no_graph():

@@ -231,12 +231,10 @@ def block_sums(
     points: Tensor | Embedded,
     bins: Tensor,
     *,
-    weights: Tensor | None = None,
     diagonal: bool = True,
     memory: int = DEFAULT_MEMORY,
-    progress: bool | None = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Sums of the kernel matrix K over all pairs of bins of points, and K @ weights on the way; no gradient.
+) -> Tensor:
+    """Sums of the kernel matrix K over all pairs of bins of points, without K and without gradient.
 
     Parameters
     ----------
@@ -244,46 +242,56 @@ def block_sums(
         As in `row_sums`.
     bins
         (N,) whole numbers 0 ... S - 1: the bin of each point. Bins of one point give the Gram matrix itself.
-    weights
-        (N, c), or None to skip the second result.
     diagonal
         Whether the terms k(z_i, z_i) count.
-    progress
-        Whether to show a bar; None means on a terminal, and only if it takes long enough to wonder.
 
     Returns
     -------
-    tuple of Tensor
-        (S, S) block sums and, with `weights`, the (N, c) row sums; both in float64.
+    Tensor
+        (S, S), in float64.
+    """
+    nothing = torch.zeros(len(bins), 0)
+    return block_and_row_sums(kernel, points, bins, nothing, diagonal=diagonal, memory=memory)[0]
+
+
+def block_and_row_sums(
+    kernel: TiledKernel,
+    points: Tensor | Embedded,
+    bins: Tensor,
+    weights: Tensor,
+    *,
+    diagonal: bool = True,
+    memory: int = DEFAULT_MEMORY,
+    progress: bool | None = False,
+) -> tuple[Tensor, Tensor]:
+    """`block_sums`, and on the way K @ weights for (N, c) weights: (S, S) and (N, c), in float64, without gradient.
+
+    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder.
     """
     _keep_freed_memory()
+    if progress is None and len(bins) < _NOTICEABLE_POINTS:
+        progress = False
     with torch.no_grad():
         z = kernel.centred(embedded(kernel, points))
         device, total = z[0].device, accumulator(z[0].device)
         count = int(bins.max()) + 1 if len(bins) else 0
-        sums = torch.zeros((count, count), dtype=total, device=device)
-        w = None if weights is None else weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
-        products = None if w is None else torch.zeros(w.shape, dtype=total, device=device)
+        blocks = torch.zeros((count, count), dtype=total, device=device)
+        w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
+        rows = torch.zeros(w.shape, dtype=total, device=device)
         strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
-        if progress is None and len(bins) < _NOTICEABLE_POINTS:
-            progress = False
         with bar("comparing", len(strips) * (len(strips) + 1) // 2, progress) as tick:
-            for row, column in itertools.combinations_with_replacement(strips, 2):
-                tick("")
-                a = _rows(z, row.points)
-                same = column is row
-                tile = kernel.tile(a, a if same else _rows(z, column.points))
-                if same and not diagonal:
+            for i, j in itertools.combinations_with_replacement(strips, 2):
+                tile = kernel.tile(_rows(z, i.points), _rows(z, j.points))
+                if i is j and not diagonal:
                     tile.fill_diagonal_(0)
-                block = tile.view(row.size, len(row.bins), column.size, len(column.bins)).sum(0).sum(1, dtype=total)
-                sums.index_put_((row.bins[:, None], column.bins[None, :]), block, accumulate=True)
-                if not same:
-                    sums.index_put_((column.bins[:, None], row.bins[None, :]), block.T, accumulate=True)
-                if w is not None and products is not None:
-                    products[:, row.points] += w[:, column.points] @ tile.T
-                    if not same:
-                        products[:, column.points] += w[:, row.points] @ tile
-        return sums, None if products is None else products.T
+                block = tile.reshape(i.size, len(i.bins), j.size, len(j.bins)).sum(0).sum(1, dtype=total)
+                blocks.index_put_((i.bins[:, None], j.bins[None, :]), block, accumulate=True)
+                rows[:, i.points] += w[:, j.points] @ tile.T
+                if i is not j:
+                    blocks.index_put_((j.bins[:, None], i.bins[None, :]), block.T, accumulate=True)
+                    rows[:, j.points] += w[:, i.points] @ tile
+                tick("")
+        return blocks, rows.T
 
 
 def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:

@@ -24,7 +24,7 @@ from .estimators import (
     variance_unpaired,
 )
 from .kernels import Kernel
-from .products import DEFAULT_MEMORY, Embedded, block_sums
+from .products import DEFAULT_MEMORY, Embedded, block_and_row_sums, block_sums
 from .result import ALPHA, Effect
 from .samples import Samples
 
@@ -125,13 +125,13 @@ class MMD:
             is_x[n:, 1] = 1
             # Which bins share a tile is left to chance, so that rounding is as blind to labels as everything else.
             place = torch.randperm(bins.count, generator=generator)
-            sums, rows = block_sums(
-                representation, z, place[ids], weights=is_x, diagonal=False, memory=memory, progress=progress
+            sums, rows = block_and_row_sums(
+                representation, z, place[ids], is_x, diagonal=False, memory=memory, progress=progress
             )
             sums = torch.nn.functional.pad(sums.double().cpu(), (0, bins.count - len(sums)) * 2)  # empty bins
             sums = sums[place][:, place]
             own = representation.pairs(z, z).double().cpu()
-            rows = (rows if rows is not None else sums).double().cpu()
+            rows = rows.double().cpu()
             rows[:n, 0] += own[:n]
             rows[n:, 1] += own[n:]
             witness = rows[:, 0] / n - rows[:, 1] / m
@@ -180,7 +180,7 @@ class MMD:
         total = torch.zeros(bins.moving, bins.moving, dtype=torch.float64)
         for t in range(bins.size):
             index = by_bin[:, t].to(z[0].device)
-            total += block_sums(kernel, tuple(part[index] for part in z), one_each, memory=memory)[0].double().cpu()
+            total += block_sums(kernel, tuple(part[index] for part in z), one_each, memory=memory).double().cpu()
         fixed_x = torch.nonzero(bins.of_x == bins.moving)[:, 0].to(z[0].device)
         fixed_y = torch.nonzero(bins.of_y == bins.moving + 1)[:, 0].to(z[0].device) + n
         a, b = tuple(part[fixed_x] for part in z), tuple(part[fixed_y] for part in z)
