@@ -26,7 +26,9 @@ from bank import (
     seeded,
 )
 from twosample.errors import InputError
+from twosample.featurizers import MLP
 from twosample.kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
+from twosample.objectives import PowerCriterion
 from twosample.products import Embedded
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -333,9 +335,21 @@ def test_eps_must_be_inside_the_unit_interval(eps: float):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(), OnFeatures(nn.Identity(), Gaussian()), DeepKernel(nn.Identity())])
-def test_an_open_bandwidth_is_named(kernel: Kernel):
-    with pytest.raises(InputError, match=r"no bandwidth yet; give it one, or call start"):
-        kernel(points(2), points(2))
+def test_an_open_bandwidth_takes_the_median_of_the_first_points(kernel: Kernel):
+    x, y = points(6), points(5, seed=1)
+    first = kernel(x, y)
+    assert torch.isfinite(first).all()
+    assert torch.equal(kernel(x, y), first)
+    assert kernel.open_gaussian() is None
+
+
+def test_the_design_says_that_a_deep_kernel_works_as_it_is_made():
+    """Section 5 of the design, to the letter."""
+    x, y = torch.randn(7, 10, generator=seeded()), torch.randn(5, 10, generator=seeded(1))
+    kernel = DeepKernel(MLP(10, width=30))
+    assert kernel(x, y).shape == (7, 5)
+    PowerCriterion()(kernel, x, y).backward()
+    assert all(parameter.grad is not None for parameter in kernel.parameters())
 
 
 # Kernels that users might write

@@ -97,7 +97,7 @@ class Gaussian(Kernel):
     Parameters
     ----------
     bandwidth
-        sigma; None takes `median_bandwidth` of the points it is started on.
+        sigma; None takes `median_bandwidth` of the first points it sees.
 
     Examples
     --------
@@ -134,8 +134,8 @@ class Gaussian(Kernel):
             self.log_bandwidth.fill_(math.log(bandwidth))
 
     def embed(self, points: Tensor) -> Embedded:
-        if torch.isnan(self.log_bandwidth):
-            raise InputError("this Gaussian has no bandwidth yet; give it one, or call start(points, generator).")
+        if self.bandwidth is None:
+            self.set_bandwidth(median_bandwidth(points.detach()))
         return (points.flatten(1),)
 
     def centred(self, z: Embedded) -> Embedded:
@@ -323,7 +323,7 @@ class DeepKernel(Kernel):
         ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
             through_q = grad * q
             # d mixed / d logit = eps (1 - eps) (1 - kappa)
-            into_logit = eps * (1 - eps) * (through_q * (1 - kappa)).sum()
+            into_logit = eps * (1 - eps) * torch.dot(through_q.reshape(-1), (1 - kappa).reshape(-1))
             kappa_a, kappa_b, kappa_parameters = pull_kappa(through_q.mul_(1 - eps), needs[:cut])
             q_a, q_b, q_parameters = pull_q(grad * mixed, needs[cut:])
             return kappa_a + q_a, kappa_b + q_b, [*kappa_parameters, *q_parameters, into_logit]
@@ -350,12 +350,12 @@ class DeepKernel(Kernel):
         return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
 
 
-def median_bandwidth(points: Tensor, generator: torch.Generator, *, max_points: int = 1000) -> float:
-    """The median distance between pairs of points, of at most `max_points` of them drawn blind to labels.
+def median_bandwidth(points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000) -> float:
+    """The median distance between pairs of at most `max_points` points, drawn by the generator or else evenly.
 
     Where more than half of the distances are zero, the median of the others; where all are, 1.
     """
-    subset = _subset(points, generator, max_points).flatten(1).double()
+    subset = _subset(points, generator, max_points).flatten(1).cpu().double()
     distances = torch.pdist(subset)
     median = float(distances.median()) if len(distances) else 0.0
     if median == 0:
@@ -377,9 +377,11 @@ def _features(featurizer: nn.Module, points: Tensor, generator: torch.Generator)
     return features
 
 
-def _subset(points: Tensor, generator: torch.Generator, count: int) -> Tensor:
+def _subset(points: Tensor, generator: torch.Generator | None, count: int) -> Tensor:
     if len(points) <= count:
         return points
+    if generator is None:
+        return points[torch.linspace(0, len(points) - 1, count).long().to(points.device)]
     return points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
 
 
