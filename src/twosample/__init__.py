@@ -18,13 +18,13 @@ from .errors import (
     TrainingWarning,
     TwoSampleError,
 )
-from .featurizers import MLP, AutoFeaturizer, ConvNet, ResidualMLP
-from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
+from .featurizers import MLP, AutoFeaturizer, Classifier, ConvNet, ResidualMLP
+from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign, median_bandwidth
 from .learning import Learning
-from .methods import METHODS, mmd_d, mmd_median, mmd_o
-from .objectives import PowerCriterion
+from .methods import METHODS, c2st_l, c2st_s, mmd_d, mmd_median, mmd_o
+from .objectives import CrossEntropy, MeanDiscrepancy, PowerCriterion
 from .products import block_sums, row_sums
-from .result import TrainingLog, TwoSampleResult
+from .result import Effect, TrainingLog, TwoSampleResult
 from .samples import Samples, as_samples
 from .statistics import MMD
 from .two_sample import FittedTest, TwoSampleTest
@@ -34,8 +34,11 @@ __all__ = [
     "MLP",
     "MMD",
     "AutoFeaturizer",
+    "Classifier",
     "ConvNet",
+    "CrossEntropy",
     "DeepKernel",
+    "Effect",
     "FittedTest",
     "Gaussian",
     "IncompatibleParts",
@@ -44,12 +47,15 @@ __all__ = [
     "Kernel",
     "Learning",
     "Linear",
+    "MeanDiscrepancy",
     "MissingDependency",
     "OnFeatures",
     "Permutation",
     "PowerCriterion",
+    "Probability",
     "ResidualMLP",
     "Samples",
+    "Sign",
     "TrainingError",
     "TrainingLog",
     "TrainingWarning",
@@ -58,6 +64,8 @@ __all__ = [
     "TwoSampleTest",
     "as_samples",
     "block_sums",
+    "c2st_l",
+    "c2st_s",
     "median_bandwidth",
     "mmd_d",
     "mmd_median",

@@ -69,3 +69,15 @@ def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
     if deviation <= 0:
         return float(mmd2 > threshold)
     return float(torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)))
+
+
+def balanced_accuracy(scores_x: Tensor, scores_y: Tensor) -> float:
+    """(Pr(score > 0 on X) + Pr(score <= 0 on Y)) / 2: the accuracy of a classifier when both samples weigh the same."""
+    return float((scores_x > 0).double().mean() + (scores_y <= 0).double().mean()) / 2
+
+
+def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
+    """Pr(a score of X > a score of Y) + Pr(equal) / 2, from ranks."""
+    ordered = scores_y.sort().values
+    below, up_to = (torch.searchsorted(ordered, scores_x, right=right).double() for right in (False, True))
+    return float((below + up_to).mean()) / (2 * len(scores_y))

@@ -254,6 +254,44 @@ def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
                         parameter.copy_((2 * drawn - 1) * limit)
 
 
+class Classifier(nn.Module):
+    """A score for each point, positive where it looks like one of X: a network and a linear head.
+
+    Parameters
+    ----------
+    featurizer
+        The network; None takes the paper's: an `MLP` for tables, a `ConvNet` (with ranks) for images.
+    """
+
+    def __init__(self, featurizer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.featurizer = featurizer
+        self.head: nn.Module | None = None
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Start the network and draw the head."""
+        if self.featurizer is None:
+            self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP()
+        start = getattr(self.featurizer, "start", None)
+        if callable(start):
+            start(points, generator)
+        with torch.no_grad():
+            width = self.featurizer(points[:2]).shape[1]
+        self.head = _empty(nn.Linear, width, 1)
+        draw_weights(self.head, generator)
+        self.head.to(points.device, points.dtype)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 1)."""
+        if self.featurizer is None or self.head is None:
+            raise InputError("this Classifier has seen no points yet; fit the test first.")
+        scores: Tensor = self.head(self.featurizer(points))
+        return scores
+
+    def __repr__(self) -> str:
+        return "Classifier()" if self.featurizer is None else f"Classifier({self.featurizer!r})"
+
+
 class AutoFeaturizer(nn.Module):
     """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen."""
 

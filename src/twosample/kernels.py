@@ -42,6 +42,10 @@ class Kernel(nn.Module, ABC):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         """(len(a), len(b)) kernel values between embedded points."""
 
+    def features(self, z: Embedded) -> Tensor | None:
+        """(N, p) vectors whose inner products are the kernel, where there are few; then no sum needs the pairs."""
+        return None
+
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
         rows = 32  # small tiles: all but their diagonals are thrown away
@@ -207,8 +211,46 @@ class Linear(Kernel):
 
         return self.tile(a, b), pullback
 
+    def features(self, z: Embedded) -> Tensor | None:
+        return z[0]
+
     def __repr__(self) -> str:
         return "Linear()"
+
+
+class Sign(Kernel):
+    """1(x > 0) . 1(y > 0), for points that are scores of a classifier: the kernel of C2ST-S, up to a factor.
+
+    With it sqrt(biased MMD^2) = |2 balanced accuracy - 1| at any sample sizes [Liu2020, section 4]. It has no gradient.
+    """
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return _positive(a) @ _positive(b).T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (_positive(a) * _positive(b)).sum(1)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return _positive(z)
+
+    def __repr__(self) -> str:
+        return "Sign()"
+
+
+class Probability(Kernel):
+    """sigmoid(x) . sigmoid(y), for points that are scores: C2ST-L as the authors' code has it."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return torch.sigmoid(a[0]) @ torch.sigmoid(b[0]).T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (torch.sigmoid(a[0]) * torch.sigmoid(b[0])).sum(1)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return torch.sigmoid(z[0])
+
+    def __repr__(self) -> str:
+        return "Probability()"
 
 
 class OnFeatures(Kernel):
@@ -233,6 +275,9 @@ class OnFeatures(Kernel):
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         return self.kernel.pairs(a, b)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return self.kernel.features(z)
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
         return self.kernel.tile_parameters()
@@ -387,6 +432,10 @@ def _subset(points: Tensor, generator: torch.Generator | None, count: int) -> Te
 
 def _cut(z: Embedded, start: int, rows: int) -> Embedded:
     return tuple(part[start : start + rows] for part in z)
+
+
+def _positive(z: Embedded) -> Tensor:
+    return (z[0] > 0).to(z[0].dtype)
 
 
 def _with_ones(points: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from typing import Any
 from torch import nn
 
 from .calibration import Permutation
-from .featurizers import AutoFeaturizer
-from .kernels import DeepKernel, Gaussian
+from .featurizers import AutoFeaturizer, Classifier
+from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign
 from .learning import Learning
-from .objectives import PowerCriterion
+from .objectives import CrossEntropy, PowerCriterion
 from .statistics import MMD
 from .two_sample import TwoSampleTest
 
@@ -56,7 +56,39 @@ def mmd_median(*, permutations: int = 999) -> TwoSampleTest:
     )
 
 
+def c2st_s(network: nn.Module | None = None, *, permutations: int = 999, **learning: Any) -> TwoSampleTest:
+    """Classifier two-sample test by accuracy: easy to explain, weaker than its scores.
+
+    [LopezPaz2017]: the accuracy of a classifier on points it has not seen. `network` is its featurizer.
+    """
+    return _classifier_test("c2st-s", Sign(), network, permutations, learning)
+
+
+def c2st_l(
+    network: nn.Module | None = None, *, probability: bool = False, permutations: int = 999, **learning: Any
+) -> TwoSampleTest:
+    """Classifier two-sample test by mean score: uses how sure the classifier is, not only whether it is right.
+
+    [ChengCloninger2019]: the difference of a classifier's mean logits or, with `probability`, of its mean
+    probabilities, as in the code of [Liu2020].
+    """
+    return _classifier_test("c2st-l", Probability() if probability else Linear(), network, permutations, learning)
+
+
+def _classifier_test(
+    name: str, kernel: Kernel, network: nn.Module | None, permutations: int, learning: dict[str, Any]
+) -> TwoSampleTest:
+    settings = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2, **learning}
+    return TwoSampleTest(
+        OnFeatures(Classifier(network), kernel),
+        learning=Learning(CrossEntropy(), **settings),
+        statistic=MMD("biased"),
+        calibration=Permutation(permutations),
+        name=name,
+    )
+
+
 METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
-    {"mmd-d": mmd_d, "mmd-o": mmd_o, "mmd-median": mmd_median}
+    {"mmd-d": mmd_d, "mmd-o": mmd_o, "mmd-median": mmd_median, "c2st-s": c2st_s, "c2st-l": c2st_l}
 )
 """Every method by the name that `two_sample_test` and the command line take."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from .errors import IncompatibleParts
 from .estimators import REGULARISER, mmd2_paired, mmd2_unbiased, power_criterion, variance_paired, variance_unpaired
 from .kernels import Kernel
-from .products import DEFAULT_MEMORY, row_sums
+from .products import DEFAULT_MEMORY, Embedded, row_sums
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,7 @@ class PowerCriterion:
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
         """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
         n, m = len(x), len(y)
-        z = kernel.embed(torch.cat([x, y]))
-        is_x = torch.zeros(n + m, 2, dtype=z[0].dtype, device=z[0].device)
-        is_x[:n, 0] = 1
-        is_x[n:, 1] = 1
-        sums = row_sums(kernel, z, is_x, memory=memory)  # (N, 2): sums over X and over Y
-        own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
-        xx, yy, xy = sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum()
+        z, sums, (xx, yy, xy) = _sums(kernel, x, y, memory)
         if self.paired and n == m:
             crossed = kernel.pairs(tuple(part[:n] for part in z), tuple(part[n:] for part in z)).to(sums.dtype).sum()
             h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
@@ -55,3 +50,44 @@ class PowerCriterion:
         witness = sums[:, 0] / n - sums[:, 1] / m
         variance = variance_unpaired(witness[:n], witness[n:])
         return power_criterion(mmd2_unbiased(xx, yy, xy, n, m), variance, self.regulariser)
+
+
+@dataclass(frozen=True)
+class MeanDiscrepancy:
+    """MMD^2 itself, without the standard deviation it is measured in: the objective M of the paper's ablation."""
+
+    def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """The unbiased MMD^2 of a batch: a differentiable scalar, to be maximised."""
+        _, _, (xx, yy, xy) = _sums(kernel, x, y, memory)
+        return mmd2_unbiased(xx, yy, xy, len(x), len(y))
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """How well one score tells X from Y: minus the mean cross-entropy of a classifier, C of the paper's ablation.
+
+    The representation must see points through one score, positive for X, as `OnFeatures(Classifier(), ...)` does.
+    """
+
+    def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """Minus the cross-entropy of a batch, both samples weighted alike; to be maximised."""
+        (scores,) = kernel.embed(torch.cat([x, y]))
+        if scores.shape[1] != 1:
+            raise IncompatibleParts(
+                f"CrossEntropy() trains one score, but {kernel!r} sees {scores.shape[1]} features. "
+                "Use OnFeatures(Classifier(network), Linear())."
+            )
+        of_x, of_y = scores[: len(x), 0].double(), scores[len(x) :, 0].double()
+        return -(nn.functional.softplus(-of_x).mean() + nn.functional.softplus(of_y).mean()) / 2
+
+
+def _sums(kernel: Kernel, x: Tensor, y: Tensor, memory: int) -> tuple[Embedded, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """The embedded pooled batch, (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY."""
+    n, m = len(x), len(y)
+    z = kernel.embed(torch.cat([x, y]))
+    labels = torch.zeros(n + m, 2, dtype=z[0].dtype, device=z[0].device)
+    labels[:n, 0] = 1
+    labels[n:, 1] = 1
+    sums = row_sums(kernel, z, labels, memory=memory)
+    own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
+    return z, sums, (sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum())

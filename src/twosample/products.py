@@ -6,6 +6,7 @@ part through
 
     kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
     kernel.centred(z)              all of them moved to where it is precise
+    kernel.features(z)             vectors whose inner products it is, or None: where they are few, tiles are not needed
     kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
     kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients
                                    of `a`, of `b` and of `kernel.tile_parameters()`
@@ -49,6 +50,7 @@ class TiledKernel(Protocol):
 
     def embed(self, points: Tensor) -> Embedded: ...
     def centred(self, z: Embedded) -> Embedded: ...
+    def features(self, z: Embedded) -> Tensor | None: ...
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
     def tile_parameters(self) -> tuple[Tensor, ...]: ...
@@ -107,6 +109,10 @@ def row_sums(
     """
     _keep_freed_memory()
     z = kernel.centred(embedded(kernel, points))
+    vectors = kernel.features(z)
+    if vectors is not None:
+        v = vectors.to(accumulator(vectors.device))
+        return v @ (v.T @ weights.to(v))
     parameters = kernel.tile_parameters()
     rows = tile_rows(memory, z[0].element_size())
     values = len(weights) ** 2 / 2
@@ -275,6 +281,9 @@ def block_and_row_sums(
         z = kernel.centred(embedded(kernel, points))
         device, total = z[0].device, accumulator(z[0].device)
         count = int(bins.max()) + 1 if len(bins) else 0
+        vectors = kernel.features(z)
+        if vectors is not None:
+            return _sums_of_features(vectors.to(total), bins.to(device), count, weights.to(device, total), diagonal)
         blocks = torch.zeros((count, count), dtype=total, device=device)
         w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         rows = torch.zeros(w.shape, dtype=total, device=device)
@@ -292,6 +301,17 @@ def block_and_row_sums(
                     rows[:, j.points] += w[:, i.points] @ tile
                 tick("")
         return blocks, rows.T
+
+
+def _sums_of_features(v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool) -> tuple[Tensor, Tensor]:
+    """Block sums and row sums of v v^T for (N, p) features v, in a time linear in N."""
+    totals = torch.zeros(count, v.shape[1], dtype=v.dtype, device=v.device).index_add_(0, bins, v)
+    blocks, rows = totals @ totals.T, v @ (v.T @ weights)
+    if not diagonal:
+        own = v.square().sum(1)
+        blocks.diagonal().index_add_(0, bins, own, alpha=-1)
+        rows = rows - own[:, None] * weights
+    return blocks, rows
 
 
 def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:

@@ -60,11 +60,16 @@ class Effect:
         J of the paper, on the points that were tested.
     power
         The estimated chance that the test rejects at level 0.05 on new samples of the same sizes.
+    accuracy, auc
+        Of the score by which a classifier tells X from Y: balanced accuracy, and the chance that a point of X scores
+        higher than one of Y.
     """
 
     mmd: float | None = None
     criterion: float | None = None
     power: float | None = None
+    accuracy: float | None = None
+    auc: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,9 @@ from torch import Tensor
 from .errors import IncompatibleParts, InputError
 from .estimators import (
     REGULARISER,
+    area_under_curve,
     asymptotic_power,
+    balanced_accuracy,
     mmd2_biased,
     mmd2_paired,
     mmd2_unbiased,
@@ -74,6 +76,7 @@ class PreparedMMD:
     fixed_pairs: float
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float  # rounding error that a value may carry
+    scores: tuple[Tensor, Tensor] | None  # of a classifier, where the kernel sees points through one
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,8 @@ class MMD:
             sums = sums[place][:, place]
             own = representation.pairs(z, z).double().cpu()
             rows = rows.double().cpu()
+            one_score = representation.features(z) is not None and z[0].shape[1] == 1
+            scores = z[0][:, 0].double().cpu() if one_score else None
             rows[:n, 0] += own[:n]
             rows[n:, 1] += own[n:]
             witness = rows[:, 0] / n - rows[:, 1] / m
@@ -152,6 +157,7 @@ class MMD:
             fixed_pairs=fixed,
             witness=(witness[:n], witness[n:]),
             resolution=64 * precision * size,
+            scores=None if scores is None else (scores[:n], scores[n:]),
         )
 
     def evaluate(self, prepared: PreparedMMD, shuffles: Tensor) -> Tensor:
@@ -194,7 +200,10 @@ class MMD:
             *prepared.witness
         )  # sigma^2, whose estimate has variance sigma^2 (n + m) / (2 n m)
         threshold = float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
+        scores = prepared.scores
         return Effect(
+            accuracy=None if scores is None else balanced_accuracy(*scores),
+            auc=None if scores is None else area_under_curve(*scores),
             mmd=max(0.0, observed) ** 0.5,
             criterion=float(power_criterion(values[0], variance, REGULARISER)),
             power=asymptotic_power(observed, float(variance * (n + m) / (2 * n * m)) ** 0.5, threshold),

@@ -17,8 +17,9 @@ import torch
 from ._random import RNGLike, Streams
 from .calibration import Permutation
 from .errors import IncompatibleParts, InputError
-from .kernels import Kernel
+from .kernels import Kernel, Sign
 from .learning import Learning, fit
+from .objectives import CrossEntropy
 from .products import DEFAULT_MEMORY
 from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
@@ -58,8 +59,14 @@ class TwoSampleTest:
             )
         if self.memory < 2**20:
             raise InputError(f"memory is {self.memory} bytes; give at least 1 MiB (2**20).")
-        if self.learning is not None and not any(p.requires_grad for p in self.representation.parameters()):
+        yet_to_start = any(hasattr(m, "start") and not isinstance(m, Kernel) for m in self.representation.modules())
+        learnable = yet_to_start or any(p.requires_grad for p in self.representation.parameters())
+        if self.learning is not None and not learnable:
             raise IncompatibleParts(f"{self.representation!r} has nothing to learn. Leave out `learning`.")
+        flat = any(isinstance(part, Sign) for part in self.representation.modules())
+        if self.learning is not None and flat and not isinstance(self.learning.objective, CrossEntropy):
+            objective = self.learning.objective
+            raise IncompatibleParts(f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy().")
 
     def run(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
