@@ -3,7 +3,7 @@
     python benchmarks/level.py [RUNS] [CASE ...]       500 runs of every case by default
 
 Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on
-it), and tests with 99 permutations. The limits allow a false alarm once in a million on each side; where p-values can
+it), and tests with 99 permutations. The limits allow a false alarm once in a million; where p-values can
 tie (discrete data), only the upper one is a law.
 """
 
@@ -94,8 +94,8 @@ def rejections(case: Case, runs: int, seed: int) -> int:
 
 
 def limits(case: Case, runs: int) -> tuple[int, int]:
-    """The numbers of rejections that an exact test stays within but for once in a million on each side."""
-    low, high = binom.ppf(1e-6, runs, ALPHA), binom.isf(1e-6, runs, ALPHA)
+    """The numbers of rejections that an exact test stays within but for once in a million."""
+    low, high = binom.ppf(5e-7, runs, ALPHA), binom.isf(5e-7, runs, ALPHA)
     return (0 if case.ties else int(low)), int(high)
 
 

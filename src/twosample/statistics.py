@@ -7,6 +7,7 @@ are the ordinary permutation test.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -135,19 +136,14 @@ class MMD:
             sums = sums[place][:, place]
             own = representation.pairs(z, z).double().cpu()
             rows = rows.double().cpu()
-            one_score = representation.features(z) is not None and z[0].shape[1] == 1
-            scores = z[0][:, 0].double().cpu() if one_score else None
+            vectors = representation.features(z)
+            scores = z[0][:, 0].double().cpu() if vectors is not None and z[0].shape[1] == 1 else None
             rows[:n, 0] += own[:n]
             rows[n:, 1] += own[n:]
             witness = rows[:, 0] / n - rows[:, 1] / m
             pairs, fixed = (
                 self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (torch.empty(0), 0.0)
             )
-        # Two labellings that tie in exact arithmetic (duplicates that change places) differ by rounding: of the sums
-        # in float64, and of kernel values, which averages out over a row of the matrix. 64 leaves room for a narrow
-        # kernel, which magnifies the rounding of distances.
-        size = float(sums.abs().sum()) / (n + m) ** 2 + float(own.abs().mean()) / min(n, m)
-        precision = torch.finfo(z[0].dtype).eps / (n + m) ** 0.5 + torch.finfo(torch.float64).eps
         return PreparedMMD(
             bins=bins,
             sizes=(n, m),
@@ -156,7 +152,7 @@ class MMD:
             pairs=pairs,
             fixed_pairs=fixed,
             witness=(witness[:n], witness[n:]),
-            resolution=64 * precision * size,
+            resolution=_resolution(vectors, sums, own, torch.finfo(z[0].dtype).eps, min(n, m)),
             scores=None if scores is None else (scores[:n], scores[n:]),
         )
 
@@ -225,3 +221,20 @@ def embed_pooled(kernel: Kernel, samples: Samples, generator: torch.Generator, *
     pieces = [kernel.embed(pooled[index]) for index in torch.tensor_split(order, batches)]
     back = torch.argsort(order)
     return tuple(torch.cat(part)[back] for part in zip(*pieces, strict=True))
+
+
+def _resolution(vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, smaller: int) -> float:
+    """How much two values may differ by rounding where exact arithmetic has a tie, as when duplicates trade places.
+
+    Sums are in float64; kernel values have the precision `eps` of the embedded points, and their errors average out
+    over a row of the matrix. The factors leave room for a narrow kernel, which magnifies the rounding of distances.
+    With features MMD^2 is the square of a difference of means, whose error is that of a feature.
+    """
+    points = len(own)
+    size = float(sums.abs().sum()) / points**2 + float(own.abs().mean()) / smaller
+    in_sums = 64 * torch.finfo(torch.float64).eps * size
+    if vectors is None:
+        return in_sums + 64 * eps / math.sqrt(points) * size
+    error = 8 * eps * float(own.abs().mean()) ** 0.5
+    spread = float((vectors - vectors.mean(0)).double().square().sum(1).mean()) ** 0.5
+    return in_sums + error**2 + error * spread / math.sqrt(smaller * points)
