@@ -235,6 +235,6 @@ def _resolution(vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, s
     in_sums = 64 * torch.finfo(torch.float64).eps * size
     if vectors is None:
         return in_sums + 64 * eps / math.sqrt(points) * size
-    error = 8 * eps * float(own.abs().mean()) ** 0.5
-    spread = float((vectors - vectors.mean(0)).double().square().sum(1).mean()) ** 0.5
+    error = 8 * eps * math.sqrt(float(own.abs().mean()))
+    spread = math.sqrt(float((vectors - vectors.mean(0)).double().square().sum(1).mean()))
     return in_sums + error**2 + error * spread / math.sqrt(smaller * points)
