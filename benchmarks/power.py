@@ -1,9 +1,9 @@
 """The power of default tests on Blob-D, HDGM-D, Higgs and DCGAN digits: trials of one training and many test sets.
 
     python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100
-    python benchmarks/power.py table
+    python benchmarks/power.py table [--variants]
 
-The first appends to benchmarks/results/power.jsonl, the second prints what is there.
+The first appends to benchmarks/results/power.jsonl, or for a variant of mmd-d to variants.jsonl; the second prints.
 A trial draws a training set, fits every method once on it, and tests the fitted kernel on fresh test sets of the same
 size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and
 continued; several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
@@ -23,8 +23,23 @@ import numpy as np
 import twosample
 from twosample.bench import datasets
 
-STORE = Path(__file__).parent / "results" / "power.jsonl"
-PAPER = {("blob", "mmd-d"): 0.985, ("hdgm", "mmd-d"): 0.659, ("higgs", "mmd-d"): 0.403, ("higgs", "mmd-o"): 0.376}
+RESULTS = Path(__file__).parent / "results"
+PAPER = {
+    "mmd-d": {"blob": 0.985, "hdgm": 0.659, "higgs": 0.403},
+    "mmd-o": {"higgs": 0.376},
+    "c2st-s": {"blob": 0.835, "hdgm": 0.472, "higgs": 0.257},
+    "c2st-l": {"blob": 0.942, "hdgm": 0.585, "higgs": 0.399},
+}
+VARIANTS = {  # of mmd-d: what was tried beside its defaults
+    "no training": lambda: twosample.mmd_d(steps=0),
+    "plain MLP": lambda: twosample.mmd_d(twosample.MLP()),
+    "scales at 3e-2": lambda: twosample.mmd_d(scale_rate=3e-2),
+    "batches of 128": lambda: twosample.mmd_d(batch_size=128),
+    "batches of 512": lambda: twosample.mmd_d(batch_size=512),
+    "a fifth for early stopping": lambda: twosample.mmd_d(validation_fraction=0.2),
+    "pixels without ranks": lambda: twosample.mmd_d(twosample.ConvNet()),
+}
+TESTS = {**twosample.METHODS, **VARIANTS}
 SIZES = {"blob": 360, "hdgm": 2000, "higgs": 1500, "mnist": 200}
 SCALES = {"blob*1e-4": (1e-4, 0.0), "blob*1e4": (1e4, 0.0), "blob+1e-4": (1.0, 1e-4), "blob+1e4": (1.0, 1e4)}
 
@@ -60,7 +75,7 @@ def run_trial(name, method, trial, tests):
     draw_train, draw_test = pools(name, rng)
     began = time.process_time()
     train = draw_train(n)
-    fitted = twosample.METHODS[method]().fit(*train, rng=np.random.SeedSequence(seed), progress=False)
+    fitted = TESTS[method]().fit(*train, rng=np.random.SeedSequence(seed), progress=False)
     fitting = time.process_time() - began
     pvalues = [fitted.test(*draw_test(n), rng=k).pvalue for k in range(tests)]
     return {
@@ -75,35 +90,40 @@ def run_trial(name, method, trial, tests):
     }
 
 
-def stored():
-    if not STORE.exists():
+def store(method):
+    """Where the runs of a method are kept; variants apart from the defaults."""
+    return RESULTS / ("variants.jsonl" if method in VARIANTS else "power.jsonl")
+
+
+def stored(path):
+    if not path.exists():
         return []
-    lines = STORE.read_text().splitlines()
+    lines = path.read_text().splitlines()
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def run(names, methods, trials, tests):
-    STORE.parent.mkdir(exist_ok=True)
-    done = {(r["data"], r["method"], r["trial"], r["tests"]) for r in stored()}
+    RESULTS.mkdir(exist_ok=True)
+    done = {(r["data"], r["method"], r["trial"], r["tests"]) for m in methods for r in stored(store(m))}
     for trial in trials:
         for name in names:
             for method in methods:
                 if (name, method, trial, tests) in done:
                     continue
                 line = json.dumps(run_trial(name, method, trial, tests))
-                with STORE.open("a") as file:
+                with store(method).open("a") as file:
                     file.write(line + "\n")
                     file.flush()
                     os.fsync(file.fileno())
                 print(line, flush=True)
 
 
-def table():
+def table(path):
     """The stored runs as Markdown."""
     rates = defaultdict(list)
     seconds = defaultdict(list)
     tests = {}
-    for r in stored():
+    for r in stored(path):
         rates[r["data"], r["method"]].append(r["rejections"] / r["tests"])
         seconds[r["data"], r["method"]].append(r["fit_cpu_seconds"])
         tests[r["data"], r["method"]] = r["tests"]
@@ -113,7 +133,7 @@ def table():
     ]
     for (name, method), values in sorted(rates.items()):
         error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-        paper = PAPER.get((name, method), "")
+        paper = PAPER.get(method, {}).get(name, "")
         cpu = np.median(seconds[name, method])
         count = f"{len(values)} x {tests[name, method]}"
         lines.append(f"| {name} | {method} | {count} | {np.mean(values):.3f} | {error:.3f} | {paper} | {cpu:.1f} |")
@@ -125,14 +145,15 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(dest="command")
     runner = commands.add_parser("run")
     runner.add_argument("data", nargs="+", choices=[*SIZES, *SCALES])
-    runner.add_argument("--methods", nargs="+", default=["mmd-d", "mmd-o"], choices=list(twosample.METHODS))
+    runner.add_argument("--methods", nargs="+", default=["mmd-d", "mmd-o"], choices=list(TESTS))
     runner.add_argument("--trials", type=int, default=10)
     runner.add_argument("--first-trial", type=int, default=0)
     runner.add_argument("--tests", type=int, default=100)
-    commands.add_parser("table")
+    commands.add_parser("table").add_argument("--variants", action="store_true")
     options = parser.parse_args()
     if options.command == "run":
         trials = range(options.first_trial, options.first_trial + options.trials)
         run(options.data, options.methods, trials, options.tests)
     else:
-        print(table())
+        variants = getattr(options, "variants", False)
+        print(table(RESULTS / ("variants.jsonl" if variants else "power.jsonl")))
