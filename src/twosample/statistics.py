@@ -136,11 +136,11 @@ class MMD:
             sums = sums[place][:, place]
             own = representation.pairs(z, z).double().cpu()
             rows = rows.double().cpu()
-            vectors = representation.features(z)
-            scores = z[0][:, 0].double().cpu() if vectors is not None and z[0].shape[1] == 1 else None
             rows[:n, 0] += own[:n]
             rows[n:, 1] += own[n:]
             witness = rows[:, 0] / n - rows[:, 1] / m
+            vectors = representation.features(z)
+            scores = z[0][:, 0].double().cpu() if vectors is not None and z[0].shape[1] == 1 else None
             pairs, fixed = (
                 self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (torch.empty(0), 0.0)
             )
@@ -192,9 +192,7 @@ class MMD:
         """MMD, J and estimated power, from the witness and the (B + 1,) values over shuffles, the observed first."""
         n, m = prepared.sizes
         observed = float(values[0])
-        variance = variance_unpaired(
-            *prepared.witness
-        )  # sigma^2, whose estimate has variance sigma^2 (n + m) / (2 n m)
+        variance = variance_unpaired(*prepared.witness)  # sigma^2; that of MMD^2 is sigma^2 (n + m) / (2 n m)
         threshold = float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
         scores = prepared.scores
         return Effect(
@@ -216,8 +214,7 @@ def embed_pooled(kernel: Kernel, samples: Samples, generator: torch.Generator, *
     count = len(pooled)
     order = torch.randperm(count, generator=generator).to(pooled.device)
     point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
-    # Two points at least: one alone cannot be normalised
-    batches = max(1, min(count // 2, -(-count * point // memory)))
+    batches = max(1, min(count // 2, -(-count * point // memory)))  # of two points at least, or none can be normalised
     pieces = [kernel.embed(pooled[index]) for index in torch.tensor_split(order, batches)]
     back = torch.argsort(order)
     return tuple(torch.cat(part)[back] for part in zip(*pieces, strict=True))
