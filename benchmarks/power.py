@@ -123,7 +123,12 @@ def table(path):
     rates = defaultdict(list)
     seconds = defaultdict(list)
     tests = {}
-    for r in stored(path):
+    records = stored(path)
+    if path.name == "variants.jsonl":  # beside the variants, the defaults on the same trials
+        trials = {(r["data"], r["trial"]) for r in records}
+        defaults = [r for r in stored(RESULTS / "power.jsonl") if r["method"] == "mmd-d"]
+        records += [{**r, "method": "(default)"} for r in defaults if (r["data"], r["trial"]) in trials]
+    for r in records:
         rates[r["data"], r["method"]].append(r["rejections"] / r["tests"])
         seconds[r["data"], r["method"]].append(r["fit_cpu_seconds"])
         tests[r["data"], r["method"]] = r["tests"]
