@@ -7,7 +7,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,14 +16,6 @@ from .kernels import Kernel
 from .products import DEFAULT_MEMORY
 from .samples import Samples
 from .statistics import MMD, Bins, PreparedMMD
-
-
-class Statistic(Protocol):
-    """What a calibration asks of a statistic; `statistics.MMD` is one."""
-
-    @property
-    def depends_on_order(self) -> bool: ...
-    def evaluate(self, prepared: PreparedMMD, shuffles: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
