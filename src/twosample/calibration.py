@@ -26,6 +26,7 @@ class Calibrated:
     pvalue: float
     description: str
     prepared: PreparedMMD
+    shuffles: Tensor  # (B + 1, moving bins), the identity first
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Permutation:
         stay = n + m - bins.moving * bins.size
         moved = f"{bins.moving_x} + {bins.moving_y} {what}" + (f", {stay} points staying" if stay else "")
         how = f"all {len(shuffles)} labellings" if enumerated else f"{self.permutations} permutations"
-        return Calibrated(values, pvalue(values, prepared.resolution), f"{how} of {moved}", prepared)
+        return Calibrated(values, pvalue(values, prepared.resolution), f"{how} of {moved}", prepared, shuffles)
 
 
 def pvalue(values: Tensor, resolution: float) -> float:

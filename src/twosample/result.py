@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from .calibration import Calibrated
     from .samples import Samples
     from .two_sample import FittedTest
 
@@ -94,6 +95,8 @@ class TwoSampleResult:
         The log of the training, or None.
     fitted, samples
         The fitted test, and the held-out points as it saw them.
+    calibrated
+        The shuffles and what the statistic was computed from.
     """
 
     statistic: float
@@ -107,6 +110,7 @@ class TwoSampleResult:
     training: TrainingLog | None = field(repr=False)
     fitted: FittedTest | None = field(repr=False, default=None)
     samples: Samples | None = field(repr=False, default=None)
+    calibrated: Calibrated | None = field(repr=False, default=None)
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""

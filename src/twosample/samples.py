@@ -145,11 +145,14 @@ class Samples:
     x, y : Tensor
         Of shape (n, d) and (m, d) for tables, (n, C, H, W) and (m, C, H, W) for images.
     schema : Schema
+    rows : pair of Tensor, optional
+        Where these points stood in X and in Y as they came in; None where they are all there, in order.
     """
 
     x: Tensor
     y: Tensor
     schema: Schema
+    rows: tuple[Tensor, Tensor] | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -163,7 +166,7 @@ class Samples:
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same samples on another device or in another dtype."""
         x, y = (points.to(device=device, dtype=dtype) for points in (self.x, self.y))
-        return Samples(x, y, self.schema)
+        return Samples(x, y, self.schema, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +202,7 @@ class Scaling:
     ) -> Samples:
         """Give (v - shift) / scale for every value v, computed in float64 and only then cast."""
         x, y = (self._apply(points, dtype, device) for points in (samples.x, samples.y))
-        return Samples(x, y, samples.schema)
+        return Samples(x, y, samples.schema, samples.rows)
 
     def _apply(self, points: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
         # Halves of large numbers, because the difference of two of them may exceed float64. Small ones are not
@@ -280,14 +283,17 @@ def split(samples: Samples, train_fraction: float, generator: torch.Generator) -
                 f"{name} has {_count(size, 'row')}; with train_fraction={train_fraction} "
                 f"the test needs at least {2 * least} in each sample."
             )
-    parts: list[tuple[Tensor, Tensor]] = []
-    for points in (samples.x, samples.y):
+    known = samples.rows or (torch.arange(len(samples.x)), torch.arange(len(samples.y)))
+    first: list[tuple[Tensor, Tensor]] = []
+    second: list[tuple[Tensor, Tensor]] = []
+    for points, rows in zip((samples.x, samples.y), known, strict=True):
         size = len(points)
-        order = torch.randperm(size, generator=generator).to(points.device)
-        first = min(max(round(size * train_fraction), least), size - least)
-        parts.append((points[order[:first]], points[order[first:]]))
-    (x_train, x_held_out), (y_train, y_held_out) = parts
-    return Samples(x_train, y_train, samples.schema), Samples(x_held_out, y_held_out, samples.schema)
+        order = torch.randperm(size, generator=generator)
+        cut = min(max(round(size * train_fraction), least), size - least)
+        for part, index in ((first, order[:cut]), (second, order[cut:])):
+            part.append((points[index.to(points.device)], rows[index]))
+    train, held_out = (Samples(x, y, samples.schema, (rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second))
+    return train, held_out
 
 
 # Reading: whatever came in becomes a _Table or an array of images, with nothing missing and nothing infinite.

@@ -156,6 +156,7 @@ class FittedTest:
             training=self.training,
             fitted=self,
             samples=scaled,
+            calibrated=outcome,
         )
 
 
