@@ -11,7 +11,12 @@ References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 REGULARISER = 1e-8
@@ -59,6 +64,79 @@ def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     return spread * (2 * n * m / (n + m))
 
 
+class VarianceTerms(NamedTuple):
+    """What the variance of MMD^2 is made of, at any sizes: unbiased estimates, so any may fall below 0 by chance.
+
+    With w the witness, and k centred under both of its distributions (less E over one point, less E over the other,
+    plus E over both), the five terms of the Hoeffding decomposition of MMD^2 are uncorrelated:
+
+        Var[MMD^2] = 4 Var_P(w) / n + 4 Var_Q(w) / m + 2 xx / (n (n - 1)) + 2 yy / (m (m - 1)) + 4 xy / (n m).
+
+    The paper's xi_1 is x + y, and its xi_2 is 2 xi_1 + xx + yy + 2 xy.
+    """
+
+    x: Tensor  # Var_P(w(X))
+    y: Tensor  # Var_Q(w(Y))
+    xx: Tensor  # E[k(X, X')^2], k centred under P and P
+    yy: Tensor  # E[k(Y, Y')^2], under Q and Q
+    xy: Tensor  # E[k(X, Y)^2], under P and Q
+
+
+def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceTerms:
+    """The terms of the variance without bias, from averages over distinct points only; n and m at least 4.
+
+    `sums_x` is (n, 2): for each point of X the sums of its kernel values with the other points of X and with those of
+    Y; `sums_y` is (m, 2), with X and with the other points of Y; `squares` the (2, 2) sums of squared values, without
+    k(z, z). `products.moments` gives all three. Writing A_i, C_i for the columns of `sums_x` and F for `squares`, for
+    example the sum of k(X_i, X_j) k(X_i, X_k) over distinct i, j, k is sum A_i^2 - F_xx.
+    """
+    (a, c), (d, b) = sums_x.T, sums_y.T
+    n, m = len(a), len(b)
+    if min(n, m) < 4:
+        raise ValueError(f"a variance without bias takes 4 points of each sample, not {n} and {m}.")
+    xx, yy, xy = a.sum(), b.sum(), c.sum()
+    aa, bb, cc, dd = a @ a, b @ b, c @ c, d @ d
+    f_xx, f_yy, f_xy = squares[0, 0], squares[1, 1], squares[0, 1]
+    n2, m2 = n * (n - 1), m * (m - 1)
+    n3, m3 = n2 * (n - 2), m2 * (m - 2)
+    # E[k(X, X') k(X, X'')], with Y in the place of X' and X'', and the same for Y.
+    x_xx, x_xy, x_yy = (aa - f_xx) / n3, (a @ c) / (n2 * m), (cc - f_xy) / (n * m2)
+    y_yy, y_xy, y_xx = (bb - f_yy) / m3, (b @ d) / (m2 * n), (dd - f_xy) / (m * n2)
+    # Products of two expectations: four distinct points.
+    xx_xx = (xx * xx - 4 * aa + 2 * f_xx) / (n3 * (n - 3))
+    yy_yy = (yy * yy - 4 * bb + 2 * f_yy) / (m3 * (m - 3))
+    xx_xy, yy_xy = (xx * xy - 2 * (a @ c)) / (n3 * m), (yy * xy - 2 * (b @ d)) / (m3 * n)
+    xy_xy = (xy * xy - cc - dd + f_xy) / (n2 * m2)
+    return VarianceTerms(
+        x=x_xx - 2 * x_xy + x_yy - (xx_xx - 2 * xx_xy + xy_xy),
+        y=y_yy - 2 * y_xy + y_xx - (yy_yy - 2 * yy_xy + xy_xy),
+        xx=f_xx / n2 - 2 * x_xx + xx_xx,
+        yy=f_yy / m2 - 2 * y_yy + yy_yy,
+        xy=f_xy / (n * m) - x_yy - y_xx + xy_xy,
+    )
+
+
+def variance_terms_paired(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """xi_1 = E[H_12 H_13] - E[H_12]^2 and xi_2 = E[H_12^2] - E[H_12]^2 without bias; n at least 4.
+
+    From R_i = sum_{j != i} H_ij and F = sum_{i != j} H_ij^2, as `products.paired_moments` gives them, with averages
+    over distinct indices: sum H_ij H_ik = sum R_i^2 - F and sum H_ij H_kl = (sum R_i)^2 - 4 sum R_i^2 + 2 F. 4 xi_1 is
+    sigma^2, of which `variance_paired` is the V-statistic.
+    """
+    n = len(sums)
+    if n < 4:
+        raise ValueError(f"a variance without bias takes 4 pairs, not {n}.")
+    total, rows = sums.sum(), sums @ sums
+    pairs = n * (n - 1)
+    four = (total * total - 4 * rows + 2 * squares) / (pairs * (n - 2) * (n - 3))
+    return (rows - squares) / (pairs * (n - 2)) - four, squares / pairs - four
+
+
+def variance_of_mmd2_paired(xi_1: Tensor, xi_2: Tensor, n: int) -> Tensor:
+    """Var[MMD^2] of equation (2) at n pairs, both terms: 4 (n - 2) / (n (n - 1)) xi_1 + 2 / (n (n - 1)) xi_2."""
+    return (4 * (n - 2) * xi_1 + 2 * xi_2) / (n * (n - 1))
+
+
 def power_criterion(mmd2: Tensor, variance: Tensor, regulariser: float) -> Tensor:
     """J = MMD^2 / sqrt(sigma^2 + lambda), equation (4): the test's power grows with it at every level."""
     return mmd2 / torch.sqrt(variance + regulariser)
@@ -69,6 +147,56 @@ def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
     if deviation <= 0:
         return float(mmd2 > threshold)
     return float(torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)))
+
+
+def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
+    """Hotelling's T^2 from the share of the total scatter that the difference of the means makes up.
+
+    With T = W + c d d' the total scatter, W the scatter within and S = W / degrees, Sherman and Morrison give
+    c d' S^-1 d = degrees share / (1 - share) where share = c d' T^-1 d, in [0, 1).
+    """
+    return degrees * share / (1 - share).clamp_min(torch.finfo(torch.float64).eps)
+
+
+def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) -> Tensor:
+    """d' (S + lambda I)^-1 d: what T^2 grows with for each point, S = (2 n m / (n + m)) (S_x / n + S_y / m).
+
+    At n = m, S = S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016] without that of
+    the pairs, which has expectation zero for independent samples.
+    """
+    n, m = len(features_x), len(features_y)
+    difference = features_x.mean(0) - features_y.mean(0)
+    S = sum(
+        (f - f.mean(0)).T @ (f - f.mean(0)) / len(f) * (2 * n * m / (n + m) / len(f)) for f in (features_x, features_y)
+    )
+    ridge = regulariser * torch.eye(len(difference), dtype=difference.dtype, device=difference.device)
+    return difference @ torch.linalg.solve(S + ridge, difference)
+
+
+def two_binomials(n: int, m: int, *, two_sided: bool) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Survival function and threshold of p_x - p_y, shares of heads in n and in m throws of a fair coin.
+
+    At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and follows the binomial law of 2 n
+    throws [LopezPaz2017]. A coin that is not fair has less spread, so its p-values are larger than they need be.
+    """
+    heads = np.arange(n + 1)
+    weights = stats.binom.pmf(heads, n, 0.5)
+
+    def survival(difference: float) -> float:
+        least = abs(difference) if two_sided else difference
+        if two_sided and least < 1e-12:
+            return 1.0
+        upper = float(weights @ stats.binom.cdf(np.floor(m * (heads / n - least) + 1e-9), m, 0.5))
+        return min(1.0, 2 * upper if two_sided else upper)  # symmetric about 0
+
+    def threshold(alpha: float) -> float:
+        low, high = -1.0, 1.0 + 1 / max(n, m)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if survival(middle) <= alpha and middle > 0 else (middle, high)
+        return high
+
+    return survival, threshold
 
 
 def balanced_accuracy(scores_x: Tensor, scores_y: Tensor) -> float:

@@ -1,6 +1,6 @@
-"""The two products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds.
+"""The products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds, and `moments`.
 
-Both walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below
+All walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below
 it), and keep only sums, in float64. Memory grows with the number of points, never with its square. A kernel takes
 part through
 
@@ -329,3 +329,121 @@ def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
                 points = order[starts[group][None, :] + piece[:, None]]  # (piece, bins)
                 strips.append(_Strip(points.reshape(-1), group, len(piece)))
     return strips
+
+
+# ----------------------------------------------------------------------------------------------------------- moments
+
+
+def moments(
+    kernel: TiledKernel,
+    points: Tensor | Embedded,
+    bins: Tensor,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    progress: bool | None = False,
+) -> tuple[Tensor, Tensor]:
+    """Sums of the kernel matrix K and of its squared entries, without K, its diagonal and a gradient.
+
+    All that unbiased estimates of the variance of an MMD need: a sum of products over *distinct* points is a sum of
+    products of row sums, less the squared entries that it counts twice.
+
+    Parameters
+    ----------
+    kernel, points, memory
+        As in `row_sums`.
+    bins
+        (N,) whole numbers 0 ... S - 1: the bin of each point; few of them.
+    progress
+        As in `block_and_row_sums`.
+
+    Returns
+    -------
+    tuple
+        (N, S): for each point the sum of its kernel values with the *other* points of each bin; and (S, S): the sum of
+        the squared values over pairs of different points. In float64.
+    """
+    _keep_freed_memory()
+    if progress is None and len(bins) < _NOTICEABLE_POINTS:
+        progress = False
+    with torch.no_grad():
+        z = kernel.centred(embedded(kernel, points))
+        device, total = z[0].device, accumulator(z[0].device)
+        member = torch.nn.functional.one_hot(bins.to(device)).to(total)  # (N, S)
+        vectors = kernel.features(z)
+        if vectors is not None and vectors.shape[1] <= _CACHE_ROWS:
+            return _moments_of_features(vectors.to(total), member)
+        sums, squares = torch.zeros_like(member), member.new_zeros(member.shape[1], member.shape[1])
+        # A tile is taken to float64 before anything is added up: the variance is what is left of large sums when
+        # others are subtracted. So it counts as three.
+        rows = tile_rows(memory, 3 * z[0].element_size())
+        strips = -(-len(member) // rows)
+        with bar("comparing", strips * (strips + 1) // 2, progress) as tick:
+            for i, j, tile in _tiles(kernel, z, rows):
+                values = tile.to(total)
+                if i == j:
+                    values.fill_diagonal_(0)
+                sums[i] += values @ member[j]
+                if i != j:
+                    sums[j] += values.T @ member[i]
+                square = member[i].T @ values.square_() @ member[j]
+                squares += square if i == j else square + square.T
+                tick("")
+        return sums, squares
+
+
+def _moments_of_features(v: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+    """`moments` of v v^T for (N, p) features v, in a time linear in N: its squares are those of the p x p scatter."""
+    own = v.square().sum(1)
+    sums = v @ (v.T @ member) - own[:, None] * member
+    scatter = torch.stack([(v * column[:, None]).T @ v for column in member.T]).flatten(1)  # (S, p p)
+    return sums, scatter @ scatter.T - torch.diag(member.T @ own.square())
+
+
+def paired_moments(
+    kernel: TiledKernel, x: Tensor | Embedded, y: Tensor | Embedded, *, memory: int = DEFAULT_MEMORY
+) -> tuple[Tensor, Tensor]:
+    """(n,) row sums and the sum of squares of H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i), i != j.
+
+    H is itself a kernel, on the pairs (X_i, Y_i): its tiles are made of four of `kernel`. For samples of one size.
+    """
+    with torch.no_grad():
+        a, b = embedded(kernel, x), embedded(kernel, y)
+        n = len(a[0])
+        both = kernel.centred(tuple(torch.cat(parts) for parts in zip(a, b, strict=True)))
+        pairs = (*_rows(both, slice(0, n)), *_rows(both, slice(n, 2 * n)))
+        one = torch.zeros(n, dtype=torch.int64)
+        # Five tiles live at once where a kernel alone has one.
+        sums, squares = moments(_OnPairs(kernel), pairs, one, memory=max(1, memory // 5))
+        return sums[:, 0], squares[0, 0]
+
+
+class _OnPairs:
+    """H as a kernel on pairs; `z` holds the embedded points of X, then those of Y, both centred."""
+
+    def __init__(self, kernel: TiledKernel) -> None:
+        self.kernel = kernel
+
+    def embed(self, points: Tensor) -> Embedded:
+        raise NotImplementedError("pairs come embedded")
+
+    def centred(self, z: Embedded) -> Embedded:
+        return z
+
+    def features(self, z: Embedded) -> Tensor | None:
+        u, v = (self.kernel.features(half) for half in _halves(z))
+        return None if u is None or v is None else u - v
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        (x, y), (u, v) = _halves(a), _halves(b)
+        tile = self.kernel.tile(x, u) + self.kernel.tile(y, v)
+        return tile.sub_(self.kernel.tile(x, v)).sub_(self.kernel.tile(y, u))
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        raise NotImplementedError("moments have no gradient")
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return self.kernel.tile_parameters()
+
+
+def _halves(z: Embedded) -> tuple[Embedded, Embedded]:
+    return z[: len(z) // 2], z[len(z) // 2 :]
