@@ -340,7 +340,7 @@ def test_an_open_bandwidth_takes_the_median_of_the_first_points(kernel: Kernel):
     first = kernel(x, y)
     assert torch.isfinite(first).all()
     assert torch.equal(kernel(x, y), first)
-    assert kernel.open_gaussian() is None
+    assert kernel.open_bandwidth() is None
 
 
 def test_the_design_says_that_a_deep_kernel_works_as_it_is_made():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +86,8 @@ class Kernel(nn.Module, ABC):
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
 
-    def open_gaussian(self) -> tuple[Gaussian, int] | None:
-        """A Gaussian whose bandwidth is open and which part of `embed` it sees, or None: a grid on J starts it."""
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        """A kernel whose bandwidth is open and which part of `embed` it sees, or None: a grid on J starts it."""
         return None
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -95,28 +96,26 @@ class Kernel(nn.Module, ABC):
         return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
 
 
-class Gaussian(Kernel):
-    """exp(-|x - y|^2 / (2 sigma^2)) with the bandwidth sigma learned in log space.
+class Radial(Kernel):
+    """A kernel of the Euclidean distance in units of a bandwidth sigma, which is learned in log space.
 
     Parameters
     ----------
     bandwidth
-        sigma; None takes `median_bandwidth` of the first points it sees.
-
-    Examples
-    --------
-    >>> import torch, twosample
-    >>> kernel = twosample.Gaussian(bandwidth=1.0)
-    >>> kernel(torch.zeros(1, 2), torch.ones(1, 2)).item()  # exp(-1)
-    0.3678794503211975
+        sigma; None takes `factor` times the `median_bandwidth` of the first points it sees.
+    factor
+        That multiple. Kernels of several factors can stand in one sum.
     """
 
-    def __init__(self, bandwidth: float | None = None) -> None:
+    def __init__(self, bandwidth: float | None = None, *, factor: float = 1.0) -> None:
         super().__init__()
         if bandwidth is not None and not 0 < bandwidth < math.inf:
             raise InputError(
                 f"bandwidth is {bandwidth}; it must be a positive number, or None for the median heuristic."
             )
+        if not 0 < factor < math.inf:
+            raise InputError(f"factor is {factor}; it must be a positive number: the bandwidth over the median.")
+        self.factor = factor
         self.log_bandwidth = nn.Parameter(torch.tensor(math.nan if bandwidth is None else math.log(bandwidth)))
 
     @property
@@ -127,9 +126,9 @@ class Gaussian(Kernel):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         if self.bandwidth is None:
-            self.set_bandwidth(median_bandwidth(points, generator))
+            self.set_bandwidth(self.factor * median_bandwidth(points, generator))
 
-    def open_gaussian(self) -> tuple[Gaussian, int] | None:
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
         return (self, 0) if self.bandwidth is None else None
 
     def set_bandwidth(self, bandwidth: float) -> None:
@@ -139,7 +138,7 @@ class Gaussian(Kernel):
 
     def embed(self, points: Tensor) -> Embedded:
         if self.bandwidth is None:
-            self.set_bandwidth(median_bandwidth(points.detach()))
+            self.set_bandwidth(self.factor * median_bandwidth(points.detach()))
         return (points.flatten(1),)
 
     def centred(self, z: Embedded) -> Embedded:
@@ -147,51 +146,148 @@ class Gaussian(Kernel):
         # so no gradient goes through the mean; and with one centre for all tiles, duplicates compare alike in each.
         return (z[0] - z[0].detach().mean(0),)
 
-    def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._exponent(a[0], b[0]).exp_()
-
-    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return torch.exp((a[0] - b[0]).square().sum(1) * self._factor())
-
     def tile_parameters(self) -> tuple[Tensor, ...]:
         return (self.log_bandwidth,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_bandwidth(self)})"
+
+
+class SmoothRadial(Radial):
+    """A function of t = -|x - y|^2 / (2 sigma^2) that is smooth at t = 0: tiles from one matrix product each.
+
+    Such a product gives |x - y|^2 with an absolute error, and only a kernel with a bounded slope dk/dt forgives
+    that where points almost coincide. Subclasses give the value and the slope; the gradients follow from them:
+
+        dk/dx = -(x - y) / sigma^2 dk/dt    and    dk/d log sigma = -2 t dk/dt.
+    """
+
+    least: ClassVar[float] = -math.inf
+    """t is never taken to be less."""
+
+    @abstractmethod
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        """The kernel as a function of t, elementwise; it may be written over t if `overwrite`."""
+
+    @abstractmethod
+    def slope(self, tile: Tensor) -> Tensor:
+        """dk/dt where k is `tile`, elementwise."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.value(self._exponent(a[0], b[0]), overwrite=True)
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.value((a[0] - b[0]).square().sum(1) * self._rate(), overwrite=True)
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
         u, v = a[0], b[0]
         exponent = self._exponent(u, v)
-        tile = torch.exp(exponent)
+        tile = self.value(exponent)
 
         def pullback(
             grad: Tensor, needs: Sequence[bool]
         ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-            weighted = grad * tile  # (r, c)
+            weighted = grad * self.slope(tile)  # (r, c)
             into_u = into_v = None
             if needs[0]:
-                factor = 2 * self._factor()
+                rate = 2 * self._rate()
                 row = weighted @ _with_ones(v)  # the last column is the sum of the weights
                 column = weighted.T @ _with_ones(u)
-                into_u = factor * (row[:, -1:] * u - row[:, :-1])
-                into_v = factor * (column[:, -1:] * v - column[:, :-1])
-            # d tile / d log sigma = tile D / sigma^2 = -2 tile exponent
+                into_u = rate * (row[:, -1:] * u - row[:, :-1])
+                into_v = rate * (column[:, -1:] * v - column[:, :-1])
             into_log_bandwidth = -2 * torch.dot(weighted.reshape(-1), exponent.reshape(-1))
             return [into_u], [into_v], [into_log_bandwidth]
 
         return tile, pullback
 
-    def _factor(self) -> Tensor:
+    def _rate(self) -> Tensor:
         return -0.5 * torch.exp(-2 * self.log_bandwidth)
 
     def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
         """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
         one_u, one_v = u.new_ones(len(u), 1), v.new_ones(len(v), 1)
-        left = torch.cat([u, u.square().sum(1, keepdim=True), one_u], 1) * self._factor()
+        left = torch.cat([u, u.square().sum(1, keepdim=True), one_u], 1) * self._rate()
         right = torch.cat([-2 * v, one_v, v.square().sum(1, keepdim=True)], 1)
-        # Rounding can make a distance negative. Below e^-40 a value counts for nothing, but the denormals there slow
-        # CPUs down.
-        return (left @ right.T).clamp_(-40, 0)
+        return (left @ right.T).clamp_(self.least, 0)  # rounding can make a distance negative
 
-    def __repr__(self) -> str:
-        return f"Gaussian(bandwidth={_number(self.bandwidth)})"
+
+class Gaussian(SmoothRadial):
+    """exp(-|x - y|^2 / (2 sigma^2)) with the bandwidth sigma learned in log space.
+
+    Parameters
+    ----------
+    bandwidth
+        sigma; None takes `factor` times the `median_bandwidth` of the first points it sees.
+    factor
+        That multiple. Kernels of several factors can stand in one sum.
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.Gaussian(bandwidth=1.0)
+    >>> kernel(torch.zeros(1, 2), torch.ones(1, 2)).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    least = -40.0  # below e^-40 a value counts for nothing, but the denormals there slow CPUs down
+
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        return t.exp_() if overwrite else t.exp()
+
+    def slope(self, tile: Tensor) -> Tensor:
+        return tile
+
+
+class InverseMultiquadric(SmoothRadial):
+    """(1 + |x - y|^2 / (2 sigma^2))^(-1/2): heavier tails than the Gaussian's, so distant points still pull.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        sigma, as in `Gaussian`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample.kernels import InverseMultiquadric
+    >>> InverseMultiquadric(bandwidth=1.0)(torch.zeros(1, 2), torch.full((1, 2), 3 ** 0.5)).item()  # (1 + 3)^(-1/2)
+    0.5
+    """
+
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        return torch.rsqrt(1 - t)
+
+    def slope(self, tile: Tensor) -> Tensor:
+        return tile**3 / 2
+
+
+class Laplace(Radial):
+    """exp(-|x - y| / sigma) with the Euclidean distance: a sharp peak, which sees differences at every scale.
+
+    Near a coincidence of points its slope does not vanish (at one, the gradient is taken to be zero), so
+    distances are sums of squared differences and not matrix products: much slower where points have many columns.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        sigma, as in `Gaussian`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample.kernels import Laplace
+    >>> Laplace(bandwidth=5.0)(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self._value(torch.cdist(a[0], b[0], compute_mode="donot_use_mm_for_euclid_dist"))
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self._value(torch.linalg.vector_norm(a[0] - b[0], dim=1))
+
+    def _value(self, distances: Tensor) -> Tensor:
+        return (distances * -torch.exp(-self.log_bandwidth)).clamp_(min=Gaussian.least).exp_()
 
 
 class Linear(Kernel):
@@ -289,8 +385,8 @@ class OnFeatures(Kernel):
         start_featurizer(self.featurizer, points, generator)
         self.kernel.start(_features(self.featurizer, points, generator), generator)
 
-    def open_gaussian(self) -> tuple[Gaussian, int] | None:
-        return self.kernel.open_gaussian()
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        return self.kernel.open_bandwidth()
 
     def __repr__(self) -> str:
         return f"OnFeatures({self.featurizer!r}, {self.kernel!r})"
@@ -376,18 +472,18 @@ class DeepKernel(Kernel):
         return mixed * q, pullback
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
-        both_open = self.kappa.open_gaussian() and self.q.open_gaussian()
+        both_open = self.kappa.open_bandwidth() and self.q.open_bandwidth()
         start_featurizer(self.featurizer, points, generator)
         self.kappa.start(_features(self.featurizer, points, generator), generator)
         self.q.start(points, generator)
         if both_open:  # kappa does the work at first, and q only fades far away
-            gaussian = both_open[0]
-            gaussian.set_bandwidth(2 * (gaussian.bandwidth or 1.0))
+            radial = both_open[0]
+            radial.set_bandwidth(2 * (radial.bandwidth or 1.0))
 
-    def open_gaussian(self) -> tuple[Gaussian, int] | None:
-        if (found := self.kappa.open_gaussian()) is not None:
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        if (found := self.kappa.open_bandwidth()) is not None:
             return found
-        if (found := self.q.open_gaussian()) is not None:
+        if (found := self.q.open_bandwidth()) is not None:
             return found[0], found[1] + self.kappa.parts
         return None
 
@@ -440,6 +536,12 @@ def _positive(z: Embedded) -> Tensor:
 
 def _with_ones(points: Tensor) -> Tensor:
     return torch.cat([points, points.new_ones(len(points), 1)], 1)
+
+
+def _bandwidth(kernel: Radial) -> str:
+    """The arguments of a radial kernel, as code: the factor matters only while the bandwidth is open."""
+    factor = f", factor={_number(kernel.factor)}" if kernel.bandwidth is None and kernel.factor != 1 else ""
+    return f"bandwidth={_number(kernel.bandwidth)}{factor}"
 
 
 def _number(value: float | None) -> str:
