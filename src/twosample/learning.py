@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ._progress import Tick, bar
 from ._random import Streams
 from .errors import InputError, TrainingError, TrainingWarning
-from .kernels import Gaussian, Kernel
+from .kernels import Gaussian, Kernel, Radial
 from .objectives import PowerCriterion
 from .products import DEFAULT_MEMORY
 from .result import TrainingLog
@@ -139,11 +139,11 @@ def fit(
 
 def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY) -> None:
     """Fill in what the kernel leaves open: networks and medians from pooled points, a bandwidth from a grid on J."""
-    found = kernel.open_gaussian()
+    found = kernel.open_bandwidth()
     kernel.start(samples.pooled(), generator)
     if found is None:
         return
-    gaussian, part = found
+    radial, part = found
     n = min(*samples.sizes, 2000)  # enough for a start
     x, y = (
         points[torch.randperm(len(points), generator=generator)[:n].to(points.device)]
@@ -151,11 +151,16 @@ def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memor
     )
     with torch.no_grad():
         seen = kernel.embed(torch.cat([x, y]))[part]
-        gaussian.set_bandwidth(best_bandwidth(seen[:n], seen[n:], gaussian.bandwidth or 1.0, memory=memory))
+        median = radial.bandwidth or 1.0
+        radial.set_bandwidth(best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory))
 
 
-def best_bandwidth(x: Tensor, y: Tensor, median: float, *, memory: int = DEFAULT_MEMORY) -> float:
-    """The bandwidth of a Gaussian with the largest J on a grid around the median distance, protected from noise.
+def best_bandwidth(
+    x: Tensor, y: Tensor, median: float, *, kernel: Radial | None = None, memory: int = DEFAULT_MEMORY
+) -> float:
+    """The bandwidth with the largest J on a grid around the median distance, protected from noise.
+
+    It is that of a Gaussian unless another `kernel` is given, whose own bandwidth does not matter.
 
     The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries
     noise of standard deviation one at every bandwidth, and a curve with 15 chances of a lucky value. So the curve is
@@ -163,10 +168,12 @@ def best_bandwidth(x: Tensor, y: Tensor, median: float, *, memory: int = DEFAULT
     median, which a real signal outweighs.
     """
     octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
+    criterion = PowerCriterion(paired=False)  # whose value does not depend on the order of the points
+    candidate, values = copy.deepcopy(Gaussian() if kernel is None else kernel).to(x), []
     with torch.no_grad():
-        candidates = [Gaussian(median * 2.0**octave).to(x) for octave in octaves.tolist()]
-        criterion = PowerCriterion(paired=False)  # whose value does not depend on the order of the points
-        values = [criterion(kernel, x, y, memory=memory) for kernel in candidates]
+        for octave in octaves.tolist():
+            candidate.set_bandwidth(median * 2.0**octave)
+            values.append(criterion(candidate, x, y, memory=memory))
     scores = torch.stack(values).cpu() * len(x) ** 0.5
     padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
     smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
