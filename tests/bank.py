@@ -11,7 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from twosample.featurizers import MLP
-from twosample.kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures
+from twosample.kernels import (
+    ARDGaussian,
+    DeepKernel,
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplace,
+    Linear,
+    OnFeatures,
+    Radial,
+    WeightedSum,
+)
 from twosample.products import Embedded
 from twosample.samples import Samples, Schema
 from twosample.statistics import Bins
@@ -55,6 +66,13 @@ def network(seed: int = 0) -> MLP:
     return MLP(COLUMNS, width=4, layers=2, generator=seeded(seed))
 
 
+def sum_of_many() -> WeightedSum:
+    """Members of several kinds: with networks, with two parts, without parameters, without a closed form."""
+    deep = DeepKernel(network(), Gaussian(0.3), Gaussian(1.4), eps=0.3)
+    scaled = ARDGaussian(widths=[0.6, 1.2, 2.4])
+    return WeightedSum([Gaussian(0.7), deep, Linear(), scaled, RationalQuadratic()], [0.5, 1.5, 0.2, 0.4, 0.3])
+
+
 def deep_by_default() -> DeepKernel:
     kernel = DeepKernel(MLP(COLUMNS, width=4))
     kernel.start(points(30, seed=11, dtype=torch.float32), seeded(12))
@@ -63,12 +81,20 @@ def deep_by_default() -> DeepKernel:
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
     "gaussian": lambda: Gaussian(1.3),
+    "inverse multiquadric": lambda: InverseMultiquadric(0.9),
+    "laplace": lambda: Laplace(1.6),
+    "ard": lambda: ARDGaussian(widths=[0.5, 1.5, 3.0]),
     "linear": Linear,
     "gaussian on features": lambda: OnFeatures(network(), Gaussian(0.4)),
     "linear on features": lambda: OnFeatures(network(), Linear()),
     "deep": deep_by_default,
     "deep, linear kappa": lambda: DeepKernel(network(), Linear(), Gaussian(1.1), eps=0.3),
     "deep, q on features": lambda: DeepKernel(network(), Gaussian(0.3), OnFeatures(network(1), Gaussian(0.5)), eps=0.2),
+    "deep, heavy tails": lambda: DeepKernel(network(), InverseMultiquadric(0.3), Laplace(1.5), eps=0.2),
+    "deep, ard q": lambda: DeepKernel(network(), Laplace(0.4), ARDGaussian(widths=[0.9, 1.1, 2.0]), eps=0.2),
+    "sum": lambda: WeightedSum([Gaussian(0.5), Gaussian(2.0), Laplace(1.0)]),
+    "sum of many": sum_of_many,
+    "deep, sum for q": lambda: DeepKernel(network(), Gaussian(0.4), WeightedSum([Gaussian(1.0), Laplace(2.0)])),
     "rational quadratic": RationalQuadratic,
     "deep, rational quadratic kappa": lambda: DeepKernel(network(), RationalQuadratic(0.2), Gaussian(1.1), eps=0.4),
 }
@@ -93,10 +119,18 @@ def disturbed(kernel: Kernel) -> Kernel:
 
 def dense(kernel: Kernel, z: Tensor) -> Tensor:
     """The kernel matrix by the textbook, differentiable by autograd: every distance from a difference."""
-    if isinstance(kernel, Gaussian):
+    if isinstance(kernel, Radial):
         flat = z.flatten(1)
-        squares = (flat[:, None] - flat[None]).square().sum(2)
-        return torch.exp(-squares / (2 * torch.exp(kernel.log_bandwidth) ** 2))
+        squares = (flat[:, None] - flat[None]).square().sum(2) / torch.exp(kernel.log_bandwidth) ** 2
+        if isinstance(kernel, Laplace):
+            apart = squares > 0  # the root has no gradient at 0
+            return torch.exp(-torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0))
+        return torch.exp(-squares / 2) if isinstance(kernel, Gaussian) else 1 / torch.sqrt(1 + squares / 2)
+    if isinstance(kernel, ARDGaussian):
+        return dense(kernel.kernel, z.flatten(1) / torch.exp(kernel.log_widths))
+    if isinstance(kernel, WeightedSum):
+        weights = torch.exp(kernel.log_weights)
+        return sum(weight * dense(member, z) for weight, member in zip(weights, kernel.kernels, strict=True))
     if isinstance(kernel, Linear):
         return z.flatten(1) @ z.flatten(1).T
     if isinstance(kernel, OnFeatures):

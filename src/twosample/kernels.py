@@ -7,10 +7,11 @@ override `tile_and_pullback`; every other kernel, a user's included, gets it fro
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -349,19 +350,27 @@ class Probability(Kernel):
         return "Probability()"
 
 
-class OnFeatures(Kernel):
-    """k(phi(x), phi(y)): a kernel behind a network."""
+class Mapped(Kernel):
+    """k(phi(x), phi(y)): a kernel behind a map of the points."""
 
-    def __init__(self, featurizer: nn.Module, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         super().__init__()
-        self.featurizer, self.kernel = featurizer, kernel
+        self.kernel = kernel
+
+    @abstractmethod
+    def _map(self, points: Tensor) -> Tensor:
+        """phi: what the kernel sees. Differentiable."""
+
+    @abstractmethod
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever phi leaves open."""
 
     @property
     def parts(self) -> int:
         return self.kernel.parts
 
     def embed(self, points: Tensor) -> Embedded:
-        return self.kernel.embed(self.featurizer(points))
+        return self.kernel.embed(self._map(points))
 
     def centred(self, z: Embedded) -> Embedded:
         return self.kernel.centred(z)
@@ -382,14 +391,102 @@ class OnFeatures(Kernel):
         return self.kernel.tile_and_pullback(a, b)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
-        start_featurizer(self.featurizer, points, generator)
-        self.kernel.start(_features(self.featurizer, points, generator), generator)
+        self._start_map(points, generator)
+        self.kernel.start(_features(self._map, points, generator), generator)
 
     def open_bandwidth(self) -> tuple[Radial, int] | None:
         return self.kernel.open_bandwidth()
 
+
+class OnFeatures(Mapped):
+    """k(phi(x), phi(y)): a kernel behind a network."""
+
+    def __init__(self, featurizer: nn.Module, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.featurizer = featurizer
+
+    def _map(self, points: Tensor) -> Tensor:
+        features: Tensor = self.featurizer(points)
+        return features
+
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        start_featurizer(self.featurizer, points, generator)
+
     def __repr__(self) -> str:
         return f"OnFeatures({self.featurizer!r}, {self.kernel!r})"
+
+
+class ARDGaussian(Mapped):
+    """exp(-sum_c (x_c - y_c)^2 / (2 sigma_c^2)): a Gaussian that learns a width for every column.
+
+    What a column counts for is 1 / sigma_c, so the learned `widths` say which columns tell the samples apart. It is a
+    Gaussian of one bandwidth, learned too, behind a map that scales the columns.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        Where all the sigma_c start, as in `Gaussian`.
+    widths
+        One sigma_c for each column, instead of a bandwidth.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample.kernels import ARDGaussian
+    >>> kernel = ARDGaussian(widths=[1.0, 1e6])  # the second column hardly counts
+    >>> kernel(torch.zeros(1, 2), torch.tensor([[2.0, 99.0]])).item()  # exp(-2)
+    0.13533528
+    """
+
+    kernel: Gaussian
+
+    def __init__(
+        self, bandwidth: float | None = None, *, widths: Sequence[float] | None = None, factor: float = 1.0
+    ) -> None:
+        if bandwidth is not None and widths is not None:
+            raise InputError(f"bandwidth={bandwidth} and {len(widths)} widths were given; give one or the other.")
+        if widths is not None and not (len(widths) and all(0 < width < math.inf for width in widths)):
+            raise InputError(f"widths are {list(widths)}; they must be positive numbers, one for each column.")
+        super().__init__(Gaussian(bandwidth if widths is None else 1.0, factor=factor))
+        self.log_widths = nn.Parameter(torch.tensor([math.log(width) for width in widths or ()]))
+
+    @property
+    def widths(self) -> Tensor | None:
+        """(columns,) sigma_c in the units of the points it sees, or None while they are open."""
+        if self.kernel.bandwidth is None or not len(self.log_widths):
+            return None
+        return torch.exp(self.log_widths.detach() + self.kernel.log_bandwidth.detach())
+
+    def _map(self, points: Tensor) -> Tensor:
+        flat = points.flatten(1)
+        self._size(flat.shape[1])
+        return flat * torch.exp(-self.log_widths)
+
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        self._size(points.flatten(1).shape[1])
+
+    def _size(self, columns: int) -> None:
+        """One width for each of so many columns, all alike at first."""
+        if not len(self.log_widths):
+            equal = torch.zeros(columns).to(self.kernel.log_bandwidth)
+            self.log_widths = nn.Parameter(equal, requires_grad=self.log_widths.requires_grad)
+        if len(self.log_widths) != columns:
+            raise InputError(
+                f"the ARDGaussian has {len(self.log_widths)} widths but the points have {columns} columns."
+            )
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any) -> None:
+        if len(found := state_dict.get(f"{prefix}log_widths", ())):
+            self._size(len(found))
+        super()._load_from_state_dict(state_dict, prefix, *args, **options)
+
+    def __repr__(self) -> str:
+        widths = self.widths
+        if widths is None:
+            return f"ARDGaussian({_bandwidth(self.kernel)})"
+        if len(widths) > 10:
+            return f"ARDGaussian(widths=<{len(widths)} from {float(widths.min()):.6g} to {float(widths.max()):.6g}>)"
+        return f"ARDGaussian(widths={_numbers(widths)})"
 
 
 class DeepKernel(Kernel):
@@ -491,6 +588,145 @@ class DeepKernel(Kernel):
         return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
 
 
+class WeightedSum(Kernel):
+    """sum_l w_l k_l(x, y) with weights w_l >= 0, learned in log space: one kernel of many, say of several bandwidths.
+
+    `PowerCriterion.best_weights` finds the weights that maximise J exactly; a kernel of weight 0 costs no time.
+
+    Parameters
+    ----------
+    kernels
+        The k_l. A bandwidth that is open takes its multiple of the median.
+    weights
+        The w_l; None gives all the same, adding up to 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample.kernels import Gaussian, Linear, WeightedSum
+    >>> kernel = WeightedSum([Linear(), Gaussian(1.0)], weights=[0.1, 0.9])
+    >>> kernel(torch.full((1, 2), 1.0), torch.full((1, 2), 1.0)).item()  # 0.1 * 2 + 0.9
+    1.1
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | Tensor | None = None) -> None:
+        super().__init__()
+        if not len(kernels):
+            raise InputError("a WeightedSum of no kernels; give it some, such as [Gaussian(factor=0.5), Gaussian()].")
+        for kernel in kernels:
+            if not isinstance(kernel, Kernel):
+                raise InputError(f"a WeightedSum adds kernels, not a {type(kernel).__name__}; see OnFeatures().")
+        self.kernels: Sequence[Kernel] = nn.ModuleList(kernels)  # type: ignore[assignment]
+        self.log_weights = nn.Parameter(torch.zeros(len(kernels)))
+        self.set_weights([1 / len(kernels)] * len(kernels) if weights is None else weights)
+
+    @property
+    def weights(self) -> Tensor:
+        """(L,) the w_l."""
+        return torch.exp(self.log_weights.detach())
+
+    def set_weights(self, weights: Sequence[float] | Tensor) -> None:
+        """Put the w_l at other values, keeping them learnable; one that is 0 stays there."""
+        found = torch.as_tensor(weights, dtype=torch.float64).detach()
+        if found.shape != self.log_weights.shape:
+            raise InputError(
+                f"the weights have shape {tuple(found.shape)}; give one number for each of the "
+                f"{len(self.kernels)} kernels."
+            )
+        if not (torch.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
+            raise InputError(
+                f"the weights are {found.tolist()}; they must be finite and at least 0, and one of them larger."
+            )
+        with torch.no_grad():
+            self.log_weights.copy_(torch.log(found))
+
+    @property
+    def parts(self) -> int:
+        return sum(kernel.parts for kernel in self.kernels)
+
+    def split(self, z: Embedded) -> list[Embedded]:
+        """What each kernel sees of embedded points."""
+        ends = list(itertools.accumulate(kernel.parts for kernel in self.kernels))
+        return [z[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def embed(self, points: Tensor) -> Embedded:
+        return tuple(part for kernel in self.kernels for part in kernel.embed(points))
+
+    def centred(self, z: Embedded) -> Embedded:
+        seen = zip(self.kernels, self.split(z), strict=True)
+        return tuple(part for kernel, own in seen for part in kernel.centred(own))
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        total = a[0].new_zeros(len(a[0]), len(b[0]))
+        for _, kernel, weight, u, v in self._members(a, b):
+            total.add_(kernel.tile(u, v) * weight)
+        return total
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        total = a[0].new_zeros(len(a[0]))
+        for _, kernel, weight, u, v in self._members(a, b):
+            total.add_(kernel.pairs(u, v) * weight)
+        return total
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (*(p for kernel in self.kernels for p in kernel.tile_parameters()), self.log_weights)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        total = a[0].new_zeros(len(a[0]), len(b[0]))
+        made: dict[int, tuple[Tensor, Tensor, Pullback]] = {}
+        for number, kernel, weight, u, v in self._members(a, b):
+            tile, pull = kernel.tile_and_pullback(u, v)
+            total.add_(tile * weight)
+            made[number] = weight, tile, pull
+        seen = list(zip(self.kernels, self.split(a), self.split(b), strict=True))
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            into_a: list[Tensor | None] = []
+            into_b: list[Tensor | None] = []
+            into_parameters: list[Tensor | None] = []
+            into_weights = []
+            for number, (kernel, u, v) in enumerate(seen):
+                wanted = needs[len(into_a) : len(into_a) + kernel.parts]
+                if number in made:
+                    weight, tile, pull = made[number]
+                    at_a, at_b, at_parameters = pull(grad * weight, wanted)
+                    into_weights.append(weight * torch.dot(grad.reshape(-1), tile.reshape(-1)))  # d w / d log w = w
+                else:
+                    at_a, at_b = (
+                        [torch.zeros_like(part) if need else None for part, need in zip(z, wanted, strict=True)]
+                        for z in (u, v)
+                    )
+                    at_parameters = [None] * len(kernel.tile_parameters())
+                    into_weights.append(grad.new_zeros(()))
+                into_a += at_a
+                into_b += at_b
+                into_parameters += at_parameters
+            return into_a, into_b, [*into_parameters, torch.stack(into_weights)]
+
+        return total, pullback
+
+    def _members(self, a: Embedded, b: Embedded) -> Iterator[tuple[int, Kernel, Tensor, Embedded, Embedded]]:
+        """The kernels that count: number, kernel, weight and what the kernel sees of a and of b."""
+        weights = torch.exp(self.log_weights)
+        counts = (self.log_weights.detach() > -math.inf).tolist()
+        for number, (kernel, u, v) in enumerate(zip(self.kernels, self.split(a), self.split(b), strict=True)):
+            if counts[number]:
+                yield number, kernel, weights[number], u, v
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        for kernel in self.kernels:
+            kernel.start(points, generator)
+
+    def __repr__(self) -> str:
+        weights = self.weights.double()
+        equal = torch.allclose(weights, torch.full_like(weights, 1 / len(weights)), rtol=1e-6)
+        return f"WeightedSum([{', '.join(map(repr, self.kernels))}]" + (
+            ")" if equal else f", weights={_numbers(weights)})"
+        )
+
+
 def median_bandwidth(points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000) -> float:
     """The median distance between pairs of at most `max_points` points, drawn by the generator or else evenly.
 
@@ -512,10 +748,9 @@ def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Gen
         start(points, generator)
 
 
-def _features(featurizer: nn.Module, points: Tensor, generator: torch.Generator) -> Tensor:
+def _features(featurizer: Callable[[Tensor], Tensor], points: Tensor, generator: torch.Generator) -> Tensor:
     with torch.no_grad():
-        features: Tensor = featurizer(_subset(points, generator, 1000))
-    return features
+        return featurizer(_subset(points, generator, 1000))
 
 
 def _subset(points: Tensor, generator: torch.Generator | None, count: int) -> Tensor:
@@ -542,6 +777,10 @@ def _bandwidth(kernel: Radial) -> str:
     """The arguments of a radial kernel, as code: the factor matters only while the bandwidth is open."""
     factor = f", factor={_number(kernel.factor)}" if kernel.bandwidth is None and kernel.factor != 1 else ""
     return f"bandwidth={_number(kernel.bandwidth)}{factor}"
+
+
+def _numbers(values: Tensor) -> str:
+    return f"[{', '.join(map(_number, values.tolist()))}]"
 
 
 def _number(value: float | None) -> str:
