@@ -635,7 +635,7 @@ class WeightedSum(Kernel):
             )
         if not (torch.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
             raise InputError(
-                f"the weights are {found.tolist()}; they must be finite and at least 0, and one of them larger."
+                f"the weights are {_numbers(found)}; they must be finite and at least 0, and one of them larger."
             )
         with torch.no_grad():
             self.log_weights.copy_(torch.log(found))
