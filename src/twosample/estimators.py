@@ -12,11 +12,11 @@ References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy import optimize, stats
 from torch import Tensor
 
 REGULARISER = 1e-8
@@ -159,7 +159,7 @@ def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
 
 
 def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) -> Tensor:
-    """d' (S + lambda I)^-1 d: what T^2 grows with for each point, S = (2 n m / (n + m)) (S_x / n + S_y / m).
+    """What T^2 grows with for each point: d' (S + lambda I)^-1 d, S = (2 n m / (n + m)) (S_x / n + S_y / m).
 
     At n = m, S = S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016] without that of
     the pairs, which has expectation zero for independent samples.
@@ -170,7 +170,8 @@ def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) ->
         (f - f.mean(0)).T @ (f - f.mean(0)) / len(f) * (2 * n * m / (n + m) / len(f)) for f in (features_x, features_y)
     )
     ridge = regulariser * torch.eye(len(difference), dtype=difference.dtype, device=difference.device)
-    return difference @ torch.linalg.solve(S + ridge, difference)
+    value: Tensor = difference @ torch.linalg.solve(S + ridge, difference)
+    return value
 
 
 def two_binomials(n: int, m: int, *, two_sided: bool) -> tuple[Callable[[float], float], Callable[[float], float]]:
@@ -209,3 +210,51 @@ def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
     ordered = scores_y.sort().values
     below, up_to = (torch.searchsorted(ordered, scores_x, right=right).double() for right in (False, True))
     return float((below + up_to).mean()) / (2 * len(scores_y))
+
+
+def covariance_paired(h: Tensor) -> Tensor:
+    """A with w'Aw = sigma^2 of sum_l w_l k_l, from the (n, L) means h of each kernel; see `variance_paired`."""
+    centred = h - h.mean(0)
+    return 4 * centred.T @ centred / len(h)
+
+
+def covariance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
+    """The same for any n and m, from the (n, L) and (m, L) witnesses of each kernel; see `variance_unpaired`."""
+    n, m = len(witness_x), len(witness_y)
+    return (covariance_paired(witness_x) / n + covariance_paired(witness_y) / m) * (2 * n * m / (n + m))
+
+
+def mkl_weights(
+    b: Tensor, A: Tensor, regulariser: float, *, total: float = 1.0, penalty: Literal["exact", "ridge"] = "exact"
+) -> Tensor:
+    """The weights w >= 0, adding up to Q = `total`, that maximise J of sum_l w_l k_l [Liu2020, multiple kernels].
+
+    b holds the L values of MMD^2 and A, (L, L), the covariances: MMD^2 is b'w and sigma^2 is w'Aw. On the weights that
+    add up to Q, lambda is (lambda / Q^2) (1'w)^2, so J depends on the direction of w only, and the best one solves
+
+        minimise w'Mw over w >= 0 with b'w = 1,    M = A + (lambda / Q^2) 11'.
+
+    With the penalty "ridge", M = A + lambda I as the paper's proposition has it, which maximises a J whose lambda
+    grows with |w|^2. Where no kernel has an MMD^2 above 0, the program has no solution: the one kernel with the largest
+    b_l / sqrt(M_ll) gets all the weight.
+    """
+    b, A = b.double().cpu(), A.double().cpu()
+    added = torch.eye(len(b)) if penalty == "ridge" else torch.full((len(b), len(b)), total**-2)
+    M = A + regulariser * added.double()
+    scale = M.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+    alone = b / scale  # J of each kernel by itself
+    best = int(alone.argmax())
+    w = torch.zeros_like(b)
+    w[best] = 1.0
+    if alone[best] > 0:
+        # For any C'C = M and c > 0, the minimiser of |C w|^2 + c (b'w - 1)^2 over w >= 0 has that direction: along a
+        # ray with b'u = 1 and q = u'Mu, the least value is c q / (c + q), which grows with q. So it is least squares,
+        # for singular M too (two kernels alike). In units of `scale` and with this c, all numbers are of order one.
+        values, vectors = torch.linalg.eigh(M / torch.outer(scale, scale))
+        C = values.clamp_min(0).sqrt()[:, None] * vectors.T
+        rows = torch.cat([C, alone[None] / alone[best]]).numpy()
+        goal = np.zeros(len(rows))
+        goal[-1] = 1.0
+        found, _ = optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
+        w = torch.from_numpy(found) / scale
+    return w * (total / w.sum())

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from .errors import IncompatibleParts
-from .estimators import REGULARISER, mmd2_paired, mmd2_unbiased, power_criterion, variance_paired, variance_unpaired
-from .kernels import Kernel
-from .products import DEFAULT_MEMORY, Embedded, row_sums
+from .estimators import (
+    REGULARISER,
+    covariance_paired,
+    covariance_unpaired,
+    mkl_weights,
+    mmd2_paired,
+    mmd2_unbiased,
+    noncentrality,
+    power_criterion,
+    variance_paired,
+    variance_unpaired,
+)
+from .kernels import Kernel, WeightedSum
+from .products import DEFAULT_MEMORY, Embedded, accumulator, row_sums
 
 
 @dataclass(frozen=True)
@@ -42,14 +54,41 @@ class PowerCriterion:
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
         """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
         n, m = len(x), len(y)
-        z, sums, (xx, yy, xy) = _sums(kernel, x, y, memory)
+        mmd2, means = self._mmd2_and_means(kernel, kernel.embed(torch.cat([x, y])), n, m, memory)
+        variance = variance_paired(means) if self.paired and n == m else variance_unpaired(means[:n], means[n:])
+        return power_criterion(mmd2, variance, self.regulariser)
+
+    def best_weights(
+        self,
+        kernel: WeightedSum,
+        x: Tensor,
+        y: Tensor,
+        *,
+        penalty: Literal["exact", "ridge"] = "exact",
+        memory: int = DEFAULT_MEMORY,
+    ) -> Tensor:
+        """The (L,) weights of the sum that maximise J on these points exactly, whatever its weights are now.
+
+        A quadratic program in L variables, `estimators.mkl_weights`; the weights keep the sum they have. The
+        penalty "ridge" is that of the paper's proposition, which differs where lambda is not small.
+        """
+        n, m = len(x), len(y)
+        with torch.no_grad():
+            z = kernel.embed(torch.cat([x, y]))
+            members = zip(kernel.kernels, kernel.split(z), strict=True)
+            found = [self._mmd2_and_means(member, seen, n, m, memory) for member, seen in members]
+            b, means = torch.stack([mmd2 for mmd2, _ in found]), torch.stack([each for _, each in found], 1)
+            paired = self.paired and n == m
+            A = covariance_paired(means) if paired else covariance_unpaired(means[:n], means[n:])
+        return mkl_weights(b, A, self.regulariser, total=float(kernel.weights.sum()), penalty=penalty)
+
+    def _mmd2_and_means(self, kernel: Kernel, z: Embedded, n: int, m: int, memory: int) -> tuple[Tensor, Tensor]:
+        """MMD^2, and what has its variance: the (n,) mean_j H_ij of pairs, else the (n + m,) values of the witness."""
+        sums, (xx, yy, xy) = _sums(kernel, z, n, memory)
         if self.paired and n == m:
             crossed = kernel.pairs(tuple(part[:n] for part in z), tuple(part[n:] for part in z)).to(sums.dtype).sum()
-            h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
-            return power_criterion(mmd2_paired(xx, yy, xy, crossed, n), variance_paired(h), self.regulariser)
-        witness = sums[:, 0] / n - sums[:, 1] / m
-        variance = variance_unpaired(witness[:n], witness[n:])
-        return power_criterion(mmd2_unbiased(xx, yy, xy, n, m), variance, self.regulariser)
+            return mmd2_paired(xx, yy, xy, crossed, n), (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
+        return mmd2_unbiased(xx, yy, xy, n, m), sums[:, 0] / n - sums[:, 1] / m
 
 
 @dataclass(frozen=True)
@@ -58,7 +97,7 @@ class MeanDiscrepancy:
 
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
         """The unbiased MMD^2 of a batch: a differentiable scalar, to be maximised."""
-        _, _, (xx, yy, xy) = _sums(kernel, x, y, memory)
+        _, (xx, yy, xy) = _sums(kernel, kernel.embed(torch.cat([x, y])), len(x), memory)
         return mmd2_unbiased(xx, yy, xy, len(x), len(y))
 
 
@@ -81,13 +120,33 @@ class CrossEntropy:
         return -(nn.functional.softplus(-of_x).mean() + nn.functional.softplus(of_y).mean()) / 2
 
 
-def _sums(kernel: Kernel, x: Tensor, y: Tensor, memory: int) -> tuple[Embedded, Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """The embedded pooled batch, (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY."""
-    n, m = len(x), len(y)
-    z = kernel.embed(torch.cat([x, y]))
-    labels = torch.zeros(n + m, 2, dtype=z[0].dtype, device=z[0].device)
+@dataclass(frozen=True)
+class Noncentrality:
+    """What Hotelling's T^2 of the features of two samples grows with for each point: the objective of ME and SCF.
+
+    d' (S + lambda I)^-1 d with d the difference of the mean features and S its covariance times the number of points;
+    times the points of a sample, it is the noncentrality of the limiting chi-squared law [Jitkrittum2016].
+
+    Parameters
+    ----------
+    regulariser
+        lambda, added to the variances.
+    """
+
+    regulariser: float = 1e-5
+
+    def __call__(self, features: nn.Module, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """The objective of a batch: a differentiable scalar, to be maximised."""
+        f: Tensor = features(torch.cat([x, y]))
+        f = f.to(accumulator(f.device))
+        return noncentrality(f[: len(x)], f[len(x) :], self.regulariser)
+
+
+def _sums(kernel: Kernel, z: Embedded, n: int, memory: int) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Of a pooled batch, X first: (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY."""
+    labels = torch.zeros(len(z[0]), 2, dtype=z[0].dtype, device=z[0].device)
     labels[:n, 0] = 1
     labels[n:, 1] = 1
     sums = row_sums(kernel, z, labels, memory=memory)
     own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
-    return z, sums, (sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum())
+    return sums, (sums[:n, 0].sum() - own[:n].sum(), sums[n:, 1].sum() - own[n:].sum(), sums[:n, 1].sum())
