@@ -226,7 +226,7 @@ def features(network: nn.Module, pooled: Tensor, x: list[int], seed: int, memory
     """Features of the pooled points, in the order of the pool, under one labelling."""
     samples, places = labelled(pooled, x)
     with torch.no_grad():
-        (z,) = embed_pooled(OnFeatures(network, Gaussian(1.0)), samples, seeded(seed), memory=memory)
+        (z,) = embed_pooled(OnFeatures(network, Gaussian(1.0)).embed, samples, seeded(seed), memory=memory)
     return z[torch.tensor(places).argsort()]
 
 

@@ -196,19 +196,19 @@ def test_bad_settings_say_what_is_wrong(options, message):
 def test_the_deep_kernel_starts_at_the_best_gaussian():
     samples = two_normals()
     kernel = DeepKernel(ResidualMLP())
-    start(kernel, samples, torch.Generator().manual_seed(0))
+    start(kernel, samples, Learning(), torch.Generator().manual_seed(0))
     x, y = samples.x[:5], samples.y[:5]
     with torch.no_grad():
         expected = ((1 - kernel.eps) * Gaussian(kernel.kappa.bandwidth)(x, y) + kernel.eps) * kernel.q(x, y)
         assert torch.allclose(kernel(x, y), expected, atol=1e-6)
     alone = Gaussian()
-    start(alone, samples, torch.Generator().manual_seed(0))
+    start(alone, samples, Learning(), torch.Generator().manual_seed(0))
     assert alone.bandwidth == pytest.approx(kernel.kappa.bandwidth, rel=1e-5)
 
 
 def test_given_bandwidths_are_respected():
     kernel = DeepKernel(ResidualMLP(), Gaussian(0.3), Gaussian(0.7))
-    start(kernel, two_normals(), torch.Generator().manual_seed(0))
+    start(kernel, two_normals(), Learning(), torch.Generator().manual_seed(0))
     assert (kernel.kappa.bandwidth, kernel.q.bandwidth) == (pytest.approx(0.3), pytest.approx(0.7))
 
 

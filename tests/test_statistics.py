@@ -122,7 +122,8 @@ def test_witness_and_effect_are_those_of_the_samples():
     spread = [float((part - part.mean()).square().mean()) for part in (w[:9], w[9:])]
     deviation = (4 * spread[0] / 9 + 4 * spread[1] / 6) ** 0.5
     values = MMD().evaluate(kept, shuffles)
-    effect = MMD().effect(kept, values)
+    threshold = float(torch.quantile(values, 0.95, interpolation="higher"))
+    effect = MMD().effect(kept, float(values[0]), threshold)
     observed, threshold = float(values[0]), float(values.sort().values[math.ceil(0.95 * (len(values) - 1))])
     assert effect.mmd == pytest.approx(max(0.0, observed) ** 0.5, rel=1e-10)
     assert effect.criterion == pytest.approx(observed / (deviation**2 * 2 * 9 * 6 / 15 + 1e-8) ** 0.5, rel=1e-8)
@@ -202,7 +203,7 @@ class Recorder(nn.Module):
 def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int):
     recorder = Recorder()
     x, y = torch.arange(9.0)[:, None], torch.arange(9.0, 15.0)[:, None]
-    (z,) = embed_pooled(OnFeatures(recorder, Gaussian(1.0)), as_table(x, y), seeded(), memory=memory)
+    (z,) = embed_pooled(OnFeatures(recorder, Gaussian(1.0)).embed, as_table(x, y), seeded(), memory=memory)
     assert z[:, 0].tolist() == list(range(15))
     order = list(itertools.chain(*recorder.batches))
     assert sorted(order) == list(range(15))
@@ -217,13 +218,13 @@ def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int
 
 def test_a_budget_below_one_point_still_makes_no_empty_batch():
     recorder, z = Recorder(), torch.arange(15.0)[:, None]
-    embed_pooled(OnFeatures(recorder, Gaussian(1.0)), as_table(z[:9], z[9:]), seeded(), memory=2**12)
+    embed_pooled(OnFeatures(recorder, Gaussian(1.0)).embed, as_table(z[:9], z[9:]), seeded(), memory=2**12)
     assert all(recorder.batches)
 
 
 def test_pooled_embedding_of_a_deep_kernel_has_all_parts():
     kernel, samples = make("deep, q on features"), two_samples(9, 6)
-    found = embed_pooled(kernel, samples, seeded(), memory=2**18)
+    found = embed_pooled(kernel.embed, samples, seeded(), memory=2**18)
     for part, expected in zip(found, kernel.embed(samples.pooled()), strict=True):
         torch.testing.assert_close(part, expected, rtol=1e-12, atol=1e-12)
 

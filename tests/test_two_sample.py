@@ -34,6 +34,9 @@ QUICK = {
     "mmd-d": {"steps": 10},
     "mmd-o": {"steps": 10},
     "mmd-median": {},
+    "mmd-block": {"steps": 10},
+    "me": {"steps": 20},
+    "scf": {"steps": 20},
     "c2st-s": {"steps": 60},
     "c2st-l": {"steps": 60},
 }
@@ -61,7 +64,8 @@ def test_a_plain_difference_is_found_and_equality_is_not(method):
 def test_blob_at_the_papers_size_is_found_by_what_learns_and_not_by_the_median():
     X, Y = blob(720, rng=5)
     found = {m: twosample.two_sample_test(X, Y, m, rng=0).pvalue for m in METHODS}
-    assert found.pop("mmd-median") > 0.05
+    weak = {m: found.pop(m) for m in ("mmd-median", "mmd-block", "me", "scf")}  # the last three see it in part
+    assert weak["mmd-median"] > 0.05
     assert max(found.values()) <= 0.01
 
 
@@ -296,7 +300,7 @@ def test_repr_of_a_test_is_code():
         (lambda X, Y: twosample.two_sample_test(X, Y[:, :1]), InputError, "X has 2 columns but Y has 1"),
         (lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1], Y), InputError, "X has 1 row to test"),
         (lambda X, Y: MMD("cubic"), IncompatibleParts, r"MMD\('cubic'\) does not exist; use one of unbiased, biased"),
-        (lambda X, Y: TwoSampleTest(MLP(2)), IncompatibleParts, "the representation is a MLP; MMD needs a Kernel"),
+        (lambda X, Y: TwoSampleTest(MLP(2)), IncompatibleParts, "compares points by a kernel, but the representation is a MLP"),
         (
             lambda X, Y: TwoSampleTest(OnFeatures(torch.nn.Identity(), Linear()), learning=Learning(PowerCriterion())),
             IncompatibleParts,

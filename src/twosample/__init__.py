@@ -8,7 +8,7 @@ False
 
 from ._version import __version__ as __version__
 from .api import two_sample_test
-from .calibration import Permutation
+from .calibration import Asymptotic, PairSwap, Permutation, Spectral
 from .errors import (
     IncompatibleParts,
     InputError,
@@ -18,29 +18,45 @@ from .errors import (
     TrainingWarning,
     TwoSampleError,
 )
-from .featurizers import MLP, AutoFeaturizer, Classifier, ConvNet, ResidualMLP
+from .featurizers import (
+    MLP,
+    AutoFeaturizer,
+    Bounded,
+    Classifier,
+    ConvNet,
+    Frozen,
+    MeanEmbedding,
+    ResidualMLP,
+    SklearnClassifier,
+    SmoothCharacteristic,
+)
 from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign, median_bandwidth
 from .learning import Learning
-from .methods import METHODS, c2st_l, c2st_s, mmd_d, mmd_median, mmd_o
-from .objectives import CrossEntropy, MeanDiscrepancy, PowerCriterion
+from .methods import ABLATIONS, METHODS, ablation, c2st_l, c2st_s, me, mmd_block, mmd_d, mmd_median, mmd_o, scf
+from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .products import block_sums, row_sums
 from .result import Effect, TrainingLog, TwoSampleResult
 from .samples import Samples, as_samples
-from .statistics import MMD
+from .statistics import MMD, HotellingT2
 from .two_sample import FittedTest, TwoSampleTest
 
 __all__ = [
+    "ABLATIONS",
     "METHODS",
     "MLP",
     "MMD",
+    "Asymptotic",
     "AutoFeaturizer",
+    "Bounded",
     "Classifier",
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
     "Effect",
     "FittedTest",
+    "Frozen",
     "Gaussian",
+    "HotellingT2",
     "IncompatibleParts",
     "InputError",
     "InputWarning",
@@ -48,28 +64,38 @@ __all__ = [
     "Learning",
     "Linear",
     "MeanDiscrepancy",
+    "MeanEmbedding",
     "MissingDependency",
+    "Noncentrality",
     "OnFeatures",
+    "PairSwap",
     "Permutation",
     "PowerCriterion",
     "Probability",
     "ResidualMLP",
     "Samples",
     "Sign",
+    "SklearnClassifier",
+    "SmoothCharacteristic",
+    "Spectral",
     "TrainingError",
     "TrainingLog",
     "TrainingWarning",
     "TwoSampleError",
     "TwoSampleResult",
     "TwoSampleTest",
+    "ablation",
     "as_samples",
     "block_sums",
     "c2st_l",
     "c2st_s",
+    "me",
     "median_bandwidth",
+    "mmd_block",
     "mmd_d",
     "mmd_median",
     "mmd_o",
     "row_sums",
+    "scf",
     "two_sample_test",
 ]

@@ -24,6 +24,12 @@ class Streams:
         root = np.random.default_rng(rng)
         self._entropy: list[int] = [int(word) for word in root.integers(0, 2**32, size=4)]
 
+    def child(self, name: str) -> Streams:
+        """Streams of their own under a name."""
+        streams = object.__new__(Streams)
+        streams._entropy = [int(word) for word in self._sequence(name).generate_state(4)]
+        return streams
+
     def _sequence(self, name: str) -> np.random.SeedSequence:
         digest = hashlib.sha256(name.encode()).digest()
         words = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 from ._random import RNGLike
+from .calibration import PairSwap, Permutation
 from .errors import IncompatibleParts, InputError
 from .methods import METHODS
 from .result import TwoSampleResult
@@ -80,6 +81,11 @@ def resolve(
     else:
         raise InputError(f"method is a {type(method).__name__}; it must be a name or a TwoSampleTest.")
     if permutations is not None:
+        if not isinstance(test.calibration, Permutation | PairSwap):
+            raise IncompatibleParts(
+                f"{test.name} is calibrated by {test.calibration!r}, which has no use for permutations={permutations}. "
+                "Leave it out."
+            )
         test = dataclasses.replace(test, calibration=dataclasses.replace(test.calibration, permutations=permutations))
     if train_fraction is not None:
         if test.learning is None:

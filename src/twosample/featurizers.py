@@ -6,15 +6,20 @@ from the generator it is given, so one seed gives one network, and the global ge
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .errors import InputError
+from .errors import IncompatibleParts, InputError
+from .estimators import noncentrality
+from .kernels import Gaussian, Kernel, median_bandwidth
 
 _LEVELS = 4096
 """How many pixels of the pooled points stand for all of them where a `ConvNet` looks at ranks."""
@@ -314,3 +319,363 @@ class AutoFeaturizer(nn.Module):
 
     def __repr__(self) -> str:
         return "AutoFeaturizer()" if self.network is None else repr(self.network)
+
+
+class Frozen(nn.Module):
+    """A network that is neither started nor trained any more."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Stay in evaluation: batch normalisations keep their statistics."""
+        return super().train(False)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """What the network gives."""
+        features: Tensor = self.network(points)
+        return features
+
+    def __repr__(self) -> str:
+        return f"Frozen({self.network!r})"
+
+
+class Bounded(nn.Module):
+    """tanh(f(x) / s) with s the Frobenius norm of the pooled points: the scores of L+M in the paper's ablation.
+
+    A linear kernel has no bound, so its MMD could be raised without end by scores that only grow.
+    """
+
+    def __init__(self, featurizer: nn.Module) -> None:
+        super().__init__()
+        self.featurizer = featurizer
+        self.register_buffer("scale", torch.ones(()))
+        self.scale: Tensor
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Start the network and measure the points."""
+        start = getattr(self.featurizer, "start", None)
+        if callable(start):
+            start(points, generator)
+        norm = torch.linalg.vector_norm(points.double() if points.device.type != "mps" else points)
+        self.scale = norm.to(points).clamp_min(1e-6)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width), each in (-1, 1)."""
+        return torch.tanh(self.featurizer(points) / self.scale)
+
+    def __repr__(self) -> str:
+        return f"Bounded({self.featurizer!r})"
+
+
+class SklearnClassifier(nn.Module):
+    """A score for each point by a scikit-learn classifier or pipeline, positive where it looks like one of X.
+
+    The score is its `decision_function` or, without one, the logit of its probability, clipped. Both samples weigh
+    the same, by sample weights where the classifier takes them. It sees the points as the library encodes them:
+    numbers standardised, categories as indicators. What randomness it uses comes from the seed of the test.
+
+    Parameters
+    ----------
+    estimator
+        It is cloned before it is fitted.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        super().__init__()
+        if not (callable(getattr(estimator, "fit", None)) and _scores_by(estimator)):
+            raise IncompatibleParts(
+                f"the classifier is a {type(estimator).__name__}; it must have `fit`, and `decision_function` or "
+                "`predict_proba`, as the classifiers of scikit-learn have."
+            )
+        self.estimator = estimator
+        self.fitted: Any = None
+        self.shift = 0.0
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Fit a clone of the classifier to tell `x` from `y`."""
+        from sklearn.base import clone
+        from sklearn.utils.validation import has_fit_parameter
+
+        estimator = clone(self.estimator)
+        seeds = {
+            name: int(torch.randint(2**31 - 1, (), generator=generator))
+            for name, value in sorted(estimator.get_params(deep=True).items())
+            if name.rpartition("__")[2] == "random_state" and value is None
+        }
+        estimator.set_params(**seeds)
+        points = torch.cat([x, y]).flatten(1).cpu().numpy()
+        n, m = len(x), len(y)
+        labels = np.repeat([1, 0], [n, m])
+        order = torch.randperm(n + m, generator=generator).numpy()  # some split off the last rows for early stopping
+        steps = getattr(estimator, "steps", None)  # of a pipeline
+        last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
+        weights = {}
+        if has_fit_parameter(last, "sample_weight"):
+            weights = {f"{prefix}sample_weight": np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))[order]}
+        self.fitted = estimator.fit(points[order], labels[order], **weights)
+        by_probability = _scores_by(estimator) == "predict_proba"
+        self.shift = math.log(n / m) if by_probability and not weights else 0.0
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 1)."""
+        if self.fitted is None:
+            raise InputError("this SklearnClassifier has seen no points yet; fit the test first.")
+        flat = points.flatten(1).cpu().numpy()
+        if _scores_by(self.fitted) == "decision_function":
+            scores = self.fitted.decision_function(flat)
+        else:
+            probability = np.clip(self.fitted.predict_proba(flat)[:, 1], 1e-6, 1 - 1e-6)
+            scores = np.log(probability) - np.log1p(-probability)
+        return torch.as_tensor(np.asarray(scores, dtype=np.float64)[:, None] - self.shift).to(points)
+
+    def __repr__(self) -> str:
+        return f"SklearnClassifier({self.estimator!r})"
+
+
+def _scores_by(estimator: Any) -> str | None:
+    return next((name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None)
+
+
+# ----------------------------------------------------------------------------------------- features for Hotelling's T^2
+
+
+class FeatureMap(nn.Module, ABC):
+    """A map from points to few features whose means T^2 compares, with a width that may be open.
+
+    `learn` chooses starting points with the labels of training points; `start` does without labels.
+    """
+
+    @abstractmethod
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open from pooled points, blind to labels."""
+
+    @abstractmethod
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open from training points."""
+
+    @abstractmethod
+    def candidate_widths(self) -> Sequence[float]:
+        """The widths to choose from where it was left open, else none; after `learn`."""
+
+    @abstractmethod
+    def usual_width(self) -> float:
+        """The width that suits differences as wide as the data."""
+
+    @abstractmethod
+    def set_width(self, width: float) -> None:
+        """Put the width at a value, keeping it learnable."""
+
+
+class MeanEmbedding(FeatureMap):
+    """k(x, v_j) at locations v_1 ... v_J: where do the mean embeddings of the samples differ? [Chwialkowski2015].
+
+    Parameters
+    ----------
+    locations
+        How many, or the (J, ...) locations themselves, in the units in which the points are seen.
+    kernel
+        A Gaussian with an open bandwidth if None.
+    fixed
+        The kernel is trained already: it is neither started nor trained, and its batch normalisations are frozen.
+    select
+        Take the locations from the training points, one after another, each the best beside those before it, instead
+        of drawing them for training to move.
+    """
+
+    def __init__(
+        self, locations: int | Tensor = 5, kernel: Kernel | None = None, *, fixed: bool = False, select: bool = False
+    ) -> None:
+        super().__init__()
+        if isinstance(locations, int) and locations < 1:
+            raise InputError(f"locations is {locations}; there must be at least one.")
+        if fixed and kernel is None:
+            raise IncompatibleParts("fixed=True keeps a trained kernel as it is, but there is none. Give `kernel`.")
+        self.kernel = Gaussian() if kernel is None else kernel
+        self.fixed, self.select = fixed, select
+        if fixed:
+            self.kernel = copy.deepcopy(self.kernel).eval().requires_grad_(False)
+        given = isinstance(locations, Tensor)
+        self.count = len(locations) if isinstance(locations, Tensor) else locations
+        self.locations = nn.Parameter(
+            locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0), requires_grad=not select
+        )
+        self.given = given
+        self._median = math.nan
+
+    def train(self, mode: bool = True) -> MeanEmbedding:
+        """Set the mode, but leave a fixed kernel in evaluation."""
+        super().train(mode)
+        if self.fixed:
+            self.kernel.eval()
+        return self
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        self._start_kernel(points, generator)
+        if not self.given:
+            self._put(_gaussian_draws(points, self.count, generator))
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        pooled = torch.cat([x, y])
+        self._start_kernel(pooled, generator)
+        if self.given:
+            return
+        if self.select:
+            self._put(self._selected(x, y, generator))
+        elif self.count == 1:
+            self._put(_gaussian_draws(pooled, 1, generator))
+        else:
+            half = self.count // 2
+            drawn = [_gaussian_draws(x, half, generator), _gaussian_draws(y, self.count - half, generator)]
+            self._put(torch.cat(drawn))
+
+    def candidate_widths(self) -> Sequence[float]:
+        if math.isnan(self._median):
+            return ()
+        return [self._median * 2.0**octave for octave in np.linspace(-4, 2, 25)]
+
+    def usual_width(self) -> float:
+        return self._median
+
+    def set_width(self, width: float) -> None:
+        if isinstance(self.kernel, Gaussian):
+            self.kernel.set_bandwidth(width)
+
+    def _start_kernel(self, points: Tensor, generator: torch.Generator) -> None:
+        if self.fixed:
+            return
+        if isinstance(self.kernel, Gaussian) and self.kernel.bandwidth is None:
+            self._median = median_bandwidth(points, generator)
+        self.kernel.start(points, generator)
+
+    def _put(self, locations: Tensor) -> None:
+        self.locations = nn.Parameter(locations, requires_grad=not self.select)
+
+    def _selected(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+        """Greedy: the training point, of at most 2000, that T^2 gains most from, again and again."""
+        n, pooled = len(x), torch.cat([x, y])
+        among = torch.randperm(len(pooled), generator=generator)[:2000]
+        chosen: list[int] = []
+        with torch.no_grad():
+            z = self.kernel.centred(self.kernel.embed(pooled))
+            for _ in range(self.count):
+                before = self.kernel.tile(z, tuple(part[chosen] for part in z)).double()
+                gains = []
+                for candidates in torch.split(among, 256):
+                    tile = self.kernel.tile(z, tuple(part[candidates] for part in z)).double()
+                    for column in tile.T:
+                        f = torch.cat([before, column[:, None]], 1)
+                        gains.append(noncentrality(f[:n], f[n:], 1e-5))
+                chosen.append(int(among[int(torch.stack(gains).argmax())]))
+        return pooled[chosen]
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, J)."""
+        if not len(self.locations):
+            raise InputError("this MeanEmbedding has no locations yet; fit the test first.")
+        # Together, so that a batch normalisation in training sees both alike, and around one centre.
+        z = self.kernel.centred(self.kernel.embed(torch.cat([points, self.locations])))
+        return self.kernel.tile(tuple(part[: len(points)] for part in z), tuple(part[len(points) :] for part in z))
+
+    def __repr__(self) -> str:
+        options = (", fixed=True" if self.fixed else "") + (", select=True" if self.select else "")
+        return f"MeanEmbedding({self.count}, {self.kernel!r}{options})"
+
+
+class SmoothCharacteristic(FeatureMap):
+    """sin(t_j . u) exp(-|u|^2 / 2) and cos(t_j . u) exp(-|u|^2 / 2), u = x / width, at frequencies t_1 ... t_J.
+
+    Where do the characteristic functions of the samples, smoothed, differ? [Chwialkowski2015].
+
+    Parameters
+    ----------
+    frequencies
+        How many, or the (J, d) frequencies themselves. There are two features for each.
+    width
+        None chooses it on the training points.
+    """
+
+    def __init__(self, frequencies: int | Tensor = 5, width: float | None = None) -> None:
+        super().__init__()
+        if isinstance(frequencies, int) and frequencies < 1:
+            raise InputError(f"frequencies is {frequencies}; there must be at least one.")
+        self.given = isinstance(frequencies, Tensor)
+        self.count = len(frequencies) if isinstance(frequencies, Tensor) else frequencies
+        self.frequencies = nn.Parameter(
+            frequencies.detach().clone() if isinstance(frequencies, Tensor) else torch.empty(0)
+        )
+        if width is not None and not 0 < width < math.inf:
+            raise InputError(f"width is {width}; it must be a positive number, or None to choose it from the data.")
+        self.log_width = nn.Parameter(torch.tensor(math.nan if width is None else math.log(width)))
+        self._open, self._usual = False, 1.0
+
+    @property
+    def width(self) -> float | None:
+        """The scale on which points are seen, or None while it is open."""
+        value = float(self.log_width.detach().exp())
+        return None if math.isnan(value) else value
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        flat = points.flatten(1)
+        if not self.given:
+            drawn = torch.randn(self.count, flat.shape[1], generator=generator)
+            self.frequencies = nn.Parameter(drawn.to(flat))
+        if self.width is None:
+            spread = float(flat.std(0).mean()) or 1.0
+            self._usual = spread * math.sqrt(flat.shape[1])
+            self._open = True
+            self.set_width(self._usual)
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        self.start(torch.cat([x, y]), generator)
+
+    def candidate_widths(self) -> Sequence[float]:
+        if not self._open:
+            return ()
+        around = [self._usual * 2.0**octave for octave in np.linspace(-4, 3, 20)]
+        return sorted(around + [2.0**octave for octave in np.linspace(-4, 4, 20)])
+
+    def usual_width(self) -> float:
+        return self._usual
+
+    def set_width(self, width: float) -> None:
+        with torch.no_grad():
+            self.log_width.fill_(math.log(width))
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 2 J)."""
+        if not len(self.frequencies):
+            raise InputError("this SmoothCharacteristic has no frequencies yet; fit the test first.")
+        u = points.flatten(1) * torch.exp(-self.log_width)
+        angles = u @ self.frequencies.T
+        damping = torch.exp(-u.square().sum(1, keepdim=True) / 2)
+        return torch.cat([torch.sin(angles), torch.cos(angles)], 1) * damping
+
+    def __repr__(self) -> str:
+        return f"SmoothCharacteristic({self.count}, width={self.width})"
+
+
+def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Points drawn from a normal law with the mean and, slightly shrunk, the covariance of at most 10,000 of `points`.
+
+    The covariance C is replaced by (C + r I)^0.9 + r I with r = 1e-3. Of the two ways to its eigenvectors the one is
+    taken that never makes a matrix larger than the points themselves.
+    """
+    ridge = 1e-3
+    flat = points.flatten(1).double().cpu()
+    if len(flat) > 10_000:
+        flat = flat[torch.randperm(len(flat), generator=generator)[:10_000]]
+    mean, degrees = flat.mean(0), max(1, len(flat) - 1)
+    centred = flat - mean
+    if centred.shape[1] <= len(centred):
+        variances, directions = torch.linalg.eigh(centred.T @ centred / degrees)
+    else:
+        _, values, rows = torch.linalg.svd(centred, full_matrices=False)
+        variances, directions = values.square() / degrees, rows.T
+    along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()  # (r,)
+    within, around = (
+        torch.randn(count, size, generator=generator, dtype=torch.float64) for size in (len(along), flat.shape[1])
+    )
+    drawn: Tensor = mean + (within * along) @ directions.T + math.sqrt(ridge**0.9 + ridge) * around
+    return drawn.to(points).reshape(count, *points.shape[1:])

@@ -1,4 +1,4 @@
-"""Training a kernel on the training points: `fit` copies, trains and returns; nothing is trained in place."""
+"""Training a representation on the training points: `fit` copies, trains and returns; nothing is trained in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,25 +17,28 @@ from torch import Tensor, nn
 from ._progress import Tick, bar
 from ._random import Streams
 from .errors import InputError, TrainingError, TrainingWarning
-from .kernels import Gaussian, Kernel, Radial
+from .featurizers import Classifier, FeatureMap, Frozen
+from .kernels import Gaussian, Kernel, Linear, OnFeatures, Radial
 from .objectives import PowerCriterion
 from .products import DEFAULT_MEMORY
 from .result import TrainingLog
 from .samples import Samples, split
+
+R = TypeVar("R", bound=nn.Module)
 
 CHECK_EVERY = 20
 """Steps between two looks at the values: each look makes an accelerator wait."""
 
 
 class Objective(Protocol):
-    """A number that training pushes up, from a kernel and a batch of each sample."""
+    """A number that training pushes up, from a representation and a batch of each sample."""
 
-    def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = ...) -> Tensor: ...
+    def __call__(self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Learning:
-    """How a kernel is trained, and on which part of the data.
+    """How a representation is trained, and on which part of the data.
 
     Adam on batches of equal size, with a learning rate that falls to zero along a cosine, so that the last
     iterate is an average of the late ones. Everything is chosen for data that nobody has looked at: the kernel starts
@@ -64,6 +67,9 @@ class Learning:
         Trainings from different starting points, of which the best is kept.
     time_budget
         Seconds for all of the training; the schedule is shortened to fit.
+    pretraining
+        How the kernel's network is trained first, as the features of a classifier; then it is frozen, and only the
+        kernel's scales are trained for `objective`: the two-stage tests G+C and D+C of the paper's ablation.
     """
 
     objective: Objective = PowerCriterion()
@@ -76,6 +82,7 @@ class Learning:
     patience: int = 200
     restarts: int = 1
     time_budget: float | None = None
+    pretraining: Learning | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("batch_size", 2), ("patience", 1), ("restarts", 1)):
@@ -94,15 +101,15 @@ class Learning:
 
 
 def fit(
-    kernel: Kernel,
+    representation: R,
     samples: Samples,
     learning: Learning,
     streams: Streams,
     *,
     memory: int = DEFAULT_MEMORY,
     progress: bool | None = None,
-) -> tuple[Kernel, TrainingLog]:
-    """Train a copy of `kernel` on `samples`, all of which are training points.
+) -> tuple[R, TrainingLog]:
+    """Train a copy of `representation` on `samples`, all of which are training points.
 
     Returns
     -------
@@ -110,14 +117,16 @@ def fit(
         The trained copy, and how it went.
     """
     began = time.monotonic()
+    if learning.pretraining is not None:
+        representation = _pretrained(representation, samples, learning.pretraining, streams, memory, progress)
     train, validation = samples, None
     if learning.validation_fraction:
         train, validation = split(samples, 1 - learning.validation_fraction, streams.torch("validation"))
     runs: list[_Run] = []
     with bar("training", learning.steps * learning.restarts, progress) as tick:
         for number in range(learning.restarts):
-            candidate = copy.deepcopy(kernel)
-            start(candidate, train, streams.torch(f"start {number}"), memory=memory)
+            candidate = copy.deepcopy(representation)
+            start(candidate, train, learning, streams.torch(f"start {number}"), memory=memory)
             run = _Run(candidate, learning, train, validation, streams.torch(f"batches {number}"), memory)
             budget = None
             if learning.time_budget is not None:
@@ -130,29 +139,95 @@ def fit(
     best = max(runs, key=lambda run: run.score()) if len(runs) > 1 else runs[0]
     if runs[-1].interrupted:
         warnings.warn(f"training was {best.stopped}; the best kernel so far is used.", TrainingWarning, stacklevel=2)
-    settle_normalisation(best.kernel, train, streams.torch("normalisation"))
+    settle_normalisation(best.representation, train, streams.torch("normalisation"))
     log = TrainingLog(
         tuple(best.values), tuple(best.checks), best.best_step, best.stopped, round(time.monotonic() - began, 3)
     )
-    return best.kernel, log
+    return cast(R, best.representation), log
 
 
-def start(kernel: Kernel, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY) -> None:
-    """Fill in what the kernel leaves open: networks and medians from pooled points, a bandwidth from a grid on J."""
+def _pretrained(
+    representation: R, samples: Samples, learning: Learning, streams: Streams, memory: int, progress: bool | None
+) -> R:
+    """A copy whose network has been trained as the features of a classifier, and is frozen."""
+    classifier = OnFeatures(Classifier(copy.deepcopy(cast(Any, representation).featurizer)), Linear())
+    trained, _ = fit(
+        classifier.to(samples.x.device),
+        samples,
+        learning,
+        streams.child("pretraining"),
+        memory=memory,
+        progress=progress,
+    )
+    outcome = copy.deepcopy(representation)
+    cast(Any, outcome).featurizer = Frozen(cast(Any, trained.featurizer).featurizer)
+    return outcome
+
+
+def start(
+    representation: nn.Module,
+    samples: Samples,
+    learning: Learning,
+    generator: torch.Generator,
+    *,
+    memory: int = DEFAULT_MEMORY,
+) -> None:
+    """Fill in what the representation leaves open.
+
+    Networks and medians come from pooled points, a bandwidth from a grid on J, a width from a grid on the objective,
+    the weights of a sum of kernels from the quadratic program that maximises J, and what learns from labels in one go
+    (a classifier of scikit-learn, locations) does so here.
+    """
+    for part in representation.modules():
+        if callable(learn := getattr(part, "learn", None)):
+            learn(samples.x, samples.y, generator)
+    if isinstance(representation, FeatureMap):
+        _start_width(representation, samples, learning, generator, memory)
+    elif isinstance(representation, Kernel):
+        _start_kernel(representation, samples, learning, generator, memory)
+
+
+def _start_width(
+    features: FeatureMap, samples: Samples, learning: Learning, generator: torch.Generator, memory: int
+) -> None:
+    x, y = _some(samples, 5000, generator)
+    size = len(x) * len(y) / (len(x) + len(y)) * 2
+    best, chosen = -math.inf, None
+    with torch.no_grad():
+        for width in features.candidate_widths():
+            features.set_width(width)
+            # T^2 has noise of its own at every width; one that is far from the usual has to be worth it.
+            far = abs(math.log2(width / features.usual_width()))
+            value = size * float(learning.objective(features, x, y, memory=memory)) - far
+            if value > best:
+                best, chosen = value, width
+    if chosen is not None:
+        features.set_width(chosen)
+
+
+def _start_kernel(
+    kernel: Kernel, samples: Samples, learning: Learning, generator: torch.Generator, memory: int
+) -> None:
     found = kernel.open_bandwidth()
     kernel.start(samples.pooled(), generator)
     if found is None:
         return
     radial, part = found
-    n = min(*samples.sizes, 2000)  # enough for a start
-    x, y = (
-        points[torch.randperm(len(points), generator=generator)[:n].to(points.device)]
-        for points in (samples.x, samples.y)
-    )
+    x, y = _some(samples, 2000, generator)  # enough for a start
+    n = min(len(x), len(y))
     with torch.no_grad():
-        seen = kernel.embed(torch.cat([x, y]))[part]
+        seen = kernel.embed(torch.cat([x[:n], y[:n]]))[part]
         median = radial.bandwidth or 1.0
         radial.set_bandwidth(best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory))
+
+
+def _some(samples: Samples, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """At most so many points of each sample, drawn at random."""
+    x, y = (
+        points[torch.randperm(len(points), generator=generator)[:most].to(points.device)]
+        for points in (samples.x, samples.y)
+    )
+    return x, y
 
 
 def best_bandwidth(
@@ -186,14 +261,14 @@ class _Run:
 
     def __init__(
         self,
-        kernel: Kernel,
+        representation: nn.Module,
         learning: Learning,
         train: Samples,
         validation: Samples | None,
         generator: torch.Generator,
         memory: int,
     ) -> None:
-        self.kernel, self.learning, self.train, self.validation = kernel, learning, train, validation
+        self.representation, self.learning, self.train, self.validation = representation, learning, train, validation
         self.generator, self.memory = generator, memory
         self.values: list[float] = []
         self.checks: list[tuple[int, float]] = []
@@ -203,9 +278,12 @@ class _Run:
         self.interrupted = False
 
     def ascend(self, budget: float | None, tick: Tick) -> None:
-        """Take the steps; leave the best iterate in `kernel`."""
-        learning, kernel = self.learning, self.kernel
-        optimiser = torch.optim.Adam(_parameter_groups(kernel, learning))
+        """Take the steps; leave the best iterate in `representation`."""
+        learning, representation = self.learning, self.representation
+        if not learning.steps:
+            self._validate(0)
+            return
+        optimiser = torch.optim.Adam(_parameter_groups(representation, learning))
         rates = [group["lr"] for group in optimiser.param_groups]
         batches = _batches(self.train, learning.batch_size, self.generator)
         pending: list[Tensor] = []
@@ -222,10 +300,10 @@ class _Run:
                 factor = 0.5 * (1 + math.cos(math.pi * done))
                 for group, rate in zip(optimiser.param_groups, rates, strict=True):
                     group["lr"] = rate * factor
-                kernel.train()
+                representation.train()
                 x, y = next(batches)
                 optimiser.zero_grad(set_to_none=True)
-                value = learning.objective(kernel, x, y, memory=self.memory)
+                value = learning.objective(representation, x, y, memory=self.memory)
                 (-value).backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 pending.append(value.detach())
@@ -240,7 +318,7 @@ class _Run:
         self._collect(pending, learning.learning_rate)
         self._validate(len(self.values))
         if self.best_state:
-            kernel.load_state_dict(self.best_state)
+            representation.load_state_dict(self.best_state)
         else:
             self.best_step = len(self.values)
 
@@ -251,9 +329,9 @@ class _Run:
         return self._objective(self.train)
 
     def _objective(self, samples: Samples, most: int = 2000) -> float:
-        self.kernel.eval()
+        self.representation.eval()
         with torch.no_grad():
-            value = self.learning.objective(self.kernel, samples.x[:most], samples.y[:most], memory=self.memory)
+            value = self.learning.objective(self.representation, samples.x[:most], samples.y[:most], memory=self.memory)
         return float(value)
 
     def _collect(self, pending: list[Tensor], rate: float) -> None:
@@ -275,19 +353,21 @@ class _Run:
         if self.validation is None:
             return False
         if not self.checks or self.checks[-1][0] != step:
-            settle_normalisation(self.kernel, self.train, self.generator)
+            settle_normalisation(self.representation, self.train, self.generator)
             value = self._objective(self.validation)
             self.checks.append((step, value))
             if value > self.best_value:
                 self.best_step, self.best_value = step, value
-                self.best_state = {name: tensor.detach().clone() for name, tensor in self.kernel.state_dict().items()}
+                self.best_state = {
+                    name: tensor.detach().clone() for name, tensor in self.representation.state_dict().items()
+                }
         return True
 
 
-def _parameter_groups(kernel: Kernel, learning: Learning) -> list[dict[str, Any]]:
+def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dict[str, Any]]:
     """Scales and weights: a parameter called log_... or logit_... is the logarithm of a scale."""
     groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in kernel.named_parameters():
+    for name, parameter in representation.named_parameters():
         if parameter.requires_grad:
             scale = name.rpartition(".")[2].startswith("log")
             groups.setdefault(learning.scale_rate if scale else learning.learning_rate, []).append(parameter)
@@ -313,21 +393,24 @@ def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[
             yield points[order[first : first + size]]
 
 
-def settle_normalisation(kernel: Kernel, samples: Samples, generator: torch.Generator) -> None:
+def settle_normalisation(representation: nn.Module, samples: Samples, generator: torch.Generator) -> None:
     """Set the frozen statistics of batch normalisations to those of the pooled training points, blind to labels."""
-    layers = [m for m in kernel.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    layers = [
+        m for m in representation.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+    ]
     if not layers:
         return
+    see = representation.embed if isinstance(representation, Kernel) else representation
     momenta = [layer.momentum for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # a plain average over the batches
     pooled = samples.pooled()
     order = torch.randperm(len(pooled), generator=generator).to(pooled.device)[:5000]
-    kernel.train()
+    representation.train()
     with torch.no_grad():
         for index in torch.tensor_split(order, -(-len(order) // 500)):
-            kernel.embed(pooled[index])
+            see(pooled[index])
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
-    kernel.eval()
+    representation.eval()

@@ -8,12 +8,20 @@ from typing import Any
 
 from torch import nn
 
-from .calibration import Permutation
-from .featurizers import AutoFeaturizer, Classifier
+from .calibration import Asymptotic, Calibration, PairSwap, Permutation
+from .errors import IncompatibleParts, InputError
+from .featurizers import (
+    AutoFeaturizer,
+    Bounded,
+    Classifier,
+    MeanEmbedding,
+    SklearnClassifier,
+    SmoothCharacteristic,
+)
 from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign
 from .learning import Learning
-from .objectives import CrossEntropy, PowerCriterion
-from .statistics import MMD
+from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from .statistics import MMD, Alternative, HotellingT2
 from .two_sample import TwoSampleTest
 
 
@@ -32,13 +40,14 @@ def mmd_d(featurizer: nn.Module | None = None, *, permutations: int = 999, **lea
     )
 
 
-def mmd_o(*, permutations: int = 999, **learning: Any) -> TwoSampleTest:
+def mmd_o(kernel: Kernel | None = None, *, permutations: int = 999, **learning: Any) -> TwoSampleTest:
     """MMD with a Gaussian kernel whose bandwidth is trained for test power: quick, strong where one scale fits all.
 
-    [Sutherland2017]; further options are those of `Learning`. The grid on J finds the bandwidth, a few steps refine it.
+    [Sutherland2017]; `kernel` may be another with scales to learn, such as `Laplace()` or `ARDGaussian()`; further
+    options are those of `Learning`. The grid on J finds the bandwidth, a few steps refine it.
     """
     return TwoSampleTest(
-        Gaussian(),
+        Gaussian() if kernel is None else kernel,
         learning=Learning(PowerCriterion(), **{"steps": 50, **learning}),
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
@@ -56,39 +65,197 @@ def mmd_median(*, permutations: int = 999) -> TwoSampleTest:
     )
 
 
-def c2st_s(network: nn.Module | None = None, *, permutations: int = 999, **learning: Any) -> TwoSampleTest:
+def mmd_block(
+    featurizer: nn.Module | None = None,
+    *,
+    block_size: int | None = None,
+    asymptotic: bool = False,
+    permutations: int = 999,
+    **learning: Any,
+) -> TwoSampleTest:
+    """MMD with a deep kernel, averaged over blocks of points: for samples of millions, at some loss of power.
+
+    [Zaremba2013]. Exact by swaps of pairs, which leave out points without a partner; with `asymptotic`, the normal law
+    of the mean of the blocks.
+    """
+    return TwoSampleTest(
+        DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
+        learning=Learning(PowerCriterion(), **learning),
+        statistic=MMD("block", block_size=block_size),
+        calibration=Asymptotic() if asymptotic else PairSwap(permutations),
+        name="mmd-block",
+    )
+
+
+def c2st_s(
+    network: nn.Module | None = None,
+    *,
+    classifier: Any = None,
+    alternative: Alternative = "two-sided",
+    asymptotic: bool = False,
+    permutations: int = 999,
+    **learning: Any,
+) -> TwoSampleTest:
     """Classifier two-sample test by accuracy: easy to explain, weaker than its scores.
 
-    [LopezPaz2017]: the accuracy of a classifier on points it has not seen. `network` is its featurizer.
+    [LopezPaz2017]: the accuracy of a classifier on points it has not seen. `network` is its featurizer, or
+    `classifier` any classifier or pipeline of scikit-learn in its place. `alternative="greater"` is the one-sided
+    test; with `asymptotic`, the binomial law of the accuracy takes the place of permutations.
     """
-    return _classifier_test("c2st-s", Sign(), network, permutations, learning)
+    calibration = Asymptotic() if asymptotic else Permutation(permutations)
+    return _classifier_test("c2st-s", Sign(), network, classifier, alternative, calibration, learning)
 
 
 def c2st_l(
-    network: nn.Module | None = None, *, probability: bool = False, permutations: int = 999, **learning: Any
+    network: nn.Module | None = None,
+    *,
+    classifier: Any = None,
+    probability: bool = False,
+    alternative: Alternative = "two-sided",
+    permutations: int = 999,
+    **learning: Any,
 ) -> TwoSampleTest:
     """Classifier two-sample test by mean score: uses how sure the classifier is, not only whether it is right.
 
     [ChengCloninger2019]: the difference of a classifier's mean logits or, with `probability`, of its mean
-    probabilities, as in the code of [Liu2020].
+    probabilities, as in the code of [Liu2020]. `network`, `classifier` and `alternative` as in `c2st_s`.
     """
-    return _classifier_test("c2st-l", Probability() if probability else Linear(), network, permutations, learning)
+    kernel = Probability() if probability else Linear()
+    return _classifier_test("c2st-l", kernel, network, classifier, alternative, Permutation(permutations), learning)
 
 
 def _classifier_test(
-    name: str, kernel: Kernel, network: nn.Module | None, permutations: int, learning: dict[str, Any]
+    name: str,
+    kernel: Kernel,
+    network: nn.Module | None,
+    classifier: Any,
+    alternative: Alternative,
+    calibration: Calibration,
+    learning: dict[str, Any],
 ) -> TwoSampleTest:
-    settings = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2, **learning}
+    settings: dict[str, Any] = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2, **learning}
+    scores: nn.Module = Classifier(network)
+    if classifier is not None:
+        useless = [option for option in learning if option != "train_fraction"]
+        if network is not None or useless:
+            option = "network" if network is not None else useless[0]
+            raise IncompatibleParts(
+                f"a classifier of scikit-learn trains itself, so it has no use for `{option}`. Leave one of them out."
+            )
+        scores, settings = SklearnClassifier(classifier), {"steps": 0, **learning}
     return TwoSampleTest(
-        OnFeatures(Classifier(network), kernel),
+        OnFeatures(scores, kernel),
         learning=Learning(CrossEntropy(), **settings),
-        statistic=MMD("biased"),
-        calibration=Permutation(permutations),
+        statistic=MMD("biased", alternative=alternative),
+        calibration=calibration,
         name=name,
     )
 
 
+def me(
+    locations: int = 5,
+    *,
+    optimise: bool = True,
+    asymptotic: bool = False,
+    permutations: int = 999,
+    **learning: Any,
+) -> TwoSampleTest:
+    """Mean embeddings compared at a few trained locations: fast at any size, and shows where the samples differ.
+
+    [Jitkrittum2016]. With `asymptotic`, the chi-squared law of the paired T^2 as published, which is above its level in
+    small samples; samples of one size only. Without `optimise` the locations stay where they were drawn.
+    """
+    return _features_test("me", MeanEmbedding(locations), optimise, asymptotic, permutations, learning)
+
+
+def scf(
+    frequencies: int = 5,
+    *,
+    optimise: bool = True,
+    asymptotic: bool = False,
+    permutations: int = 999,
+    **learning: Any,
+) -> TwoSampleTest:
+    """Smoothed characteristic functions compared at a few trained frequencies: fast at any size, for fine structure.
+
+    [Jitkrittum2016]. Without `optimise`, random frequencies and a width chosen on the training points, as published;
+    `asymptotic` as in `me`.
+    """
+    return _features_test("scf", SmoothCharacteristic(frequencies), optimise, asymptotic, permutations, learning)
+
+
+def _features_test(
+    name: str,
+    features: nn.Module,
+    optimise: bool,
+    asymptotic: bool,
+    permutations: int,
+    learning: dict[str, Any],
+) -> TwoSampleTest:
+    settings: dict[str, Any] = {"steps": 300, "batch_size": 5000, "learning_rate": 2e-2, "scale_rate": 2e-2}
+    if not optimise:
+        settings["steps"] = 0
+    return TwoSampleTest(
+        features,
+        learning=Learning(Noncentrality(), **{**settings, **learning}),
+        statistic=HotellingT2(paired=asymptotic),
+        calibration=Asymptotic() if asymptotic else Permutation(permutations),
+        name=name,
+    )
+
+
+def ablation(
+    column: str, featurizer: nn.Module | None = None, *, permutations: int = 999, **learning: Any
+) -> TwoSampleTest:
+    """One column of the ablation table of [Liu2020]: a kernel and what it is trained for, such as "G+J".
+
+    S and L are the decisions and the scores of a classifier, G a Gaussian on the features of a network, D the deep
+    kernel; C is cross-entropy, M the MMD, J the power criterion. L+M bounds its scores by a tanh; G+C and D+C train
+    the network as a classifier's, freeze it, and train the kernel's scales for J. Options are those of `Learning`.
+    """
+    if column not in ABLATIONS:
+        raise InputError(f"the ablation {column!r} does not exist; use one of {', '.join(ABLATIONS)}.")
+    kernel, objective = column.split("+")
+    network = AutoFeaturizer() if featurizer is None else featurizer
+    scores = Classifier(featurizer)
+    kernels: dict[str, Callable[[], Kernel]] = {
+        "S": lambda: OnFeatures(scores, Sign()),
+        "L": lambda: OnFeatures(Bounded(scores) if objective == "M" else scores, Linear()),
+        "G": lambda: OnFeatures(network, Gaussian()),
+        "D": lambda: DeepKernel(network),
+    }
+    classifier: dict[str, Any] = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2}
+    train: dict[str, Callable[[], Learning]] = {
+        "C": lambda: Learning(CrossEntropy(), **{**classifier, **learning}),
+        "M": lambda: Learning(MeanDiscrepancy(), **learning),
+        "J": lambda: Learning(PowerCriterion(), **learning),
+    }
+    if objective == "C" and kernel in "GD":
+        first = Learning(CrossEntropy(), **{**classifier, **learning})
+        train["C"] = lambda: Learning(PowerCriterion(), pretraining=first, train_fraction=first.train_fraction)
+    return TwoSampleTest(
+        kernels[kernel](),
+        learning=train[objective](),
+        statistic=MMD("biased" if kernel in "SL" else "unbiased"),
+        calibration=Permutation(permutations),
+        name=column,
+    )
+
+
+ABLATIONS = ("S+C", "L+C", "G+C", "D+C", "L+M", "G+M", "D+M", "L+J", "G+J", "D+J")
+"""The columns of the paper's ablation table; S+J does not exist, since decisions have no gradient."""
+
+
 METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
-    {"mmd-d": mmd_d, "mmd-o": mmd_o, "mmd-median": mmd_median, "c2st-s": c2st_s, "c2st-l": c2st_l}
+    {
+        "mmd-d": mmd_d,
+        "mmd-o": mmd_o,
+        "mmd-median": mmd_median,
+        "mmd-block": mmd_block,
+        "me": me,
+        "scf": scf,
+        "c2st-s": c2st_s,
+        "c2st-l": c2st_l,
+    }
 )
 """Every method by the name that `two_sample_test` and the command line take."""

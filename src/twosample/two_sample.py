@@ -1,6 +1,6 @@
 """`TwoSampleTest`: the four slots and a split, put together. Who reads this file knows the library.
 
-representation   what the samples are seen through: a kernel
+representation   what the samples are seen through: a kernel, or a map from points to features
 learning         the objective that trains it and the split that gives it data of its own; None without training
 statistic        one number for one labelling of the pooled points
 calibration      what that number looks like when P = Q, hence the p-value
@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from ._random import RNGLike, Streams
-from .calibration import Permutation
+from .calibration import Calibration, Permutation
 from .errors import IncompatibleParts, InputError
-from .kernels import Kernel, Sign
+from .featurizers import Classifier, SklearnClassifier
+from .kernels import DeepKernel, Kernel, OnFeatures, Sign
 from .learning import Learning, fit
-from .objectives import CrossEntropy
+from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .products import DEFAULT_MEMORY
 from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
-from .statistics import MMD
+from .statistics import MMD, Statistic
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,10 @@ class TwoSampleTest:
     Parameters
     ----------
     representation
-        A kernel. It is copied before anything in it is started or trained.
+        A kernel, or for `HotellingT2` a map from points to features. It is copied before anything in it is started or
+        trained.
     learning
-        How the kernel is trained, and on which fraction of the data; None for a kernel that needs no training.
+        How the representation is trained, and on which fraction of the data; None where it needs no training.
     statistic, calibration
         What is computed on the held-out points and how it becomes a p-value.
     name
@@ -44,29 +47,19 @@ class TwoSampleTest:
         Bytes that the computation may take beside the data and what is linear in them.
     """
 
-    representation: Kernel
+    representation: nn.Module
     learning: Learning | None = None
-    statistic: MMD = MMD()
-    calibration: Permutation = Permutation()
+    statistic: Statistic = MMD()
+    calibration: Calibration = Permutation()
     name: str = "custom"
     memory: int = DEFAULT_MEMORY
 
     def __post_init__(self) -> None:
-        if not isinstance(self.representation, Kernel):
-            found = type(self.representation).__name__
-            raise IncompatibleParts(
-                f"the representation is a {found}; MMD needs a Kernel. Use OnFeatures(network, Linear())."
-            )
         if self.memory < 2**20:
             raise InputError(f"memory is {self.memory} bytes; give at least 1 MiB (2**20).")
-        yet_to_start = any(hasattr(m, "start") and not isinstance(m, Kernel) for m in self.representation.modules())
-        learnable = yet_to_start or any(p.requires_grad for p in self.representation.parameters())
-        if self.learning is not None and not learnable:
-            raise IncompatibleParts(f"{self.representation!r} has nothing to learn. Leave out `learning`.")
-        flat = any(isinstance(part, Sign) for part in self.representation.modules())
-        if self.learning is not None and flat and not isinstance(self.learning.objective, CrossEntropy):
-            objective = self.learning.objective
-            raise IncompatibleParts(f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy().")
+        self.statistic.check(self.representation)
+        self.calibration.check(self.statistic, self.representation)
+        check_learning(self.representation, self.learning)
 
     def run(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
@@ -95,30 +88,30 @@ class TwoSampleTest:
         self, train: Samples, scaling: Scaling, streams: Streams, device: str, progress: bool | None
     ) -> FittedTest:
         scaled = scaling.apply(train, device=choose_device(device))
-        kernel, log = copy.deepcopy(self.representation).to(scaled.x.device), None
-        if self.learning is None:
-            kernel.start(scaled.pooled(), streams.torch("start"))
-        else:
-            kernel, log = fit(kernel, scaled, self.learning, streams, memory=self.memory, progress=progress)
-        kernel.eval().requires_grad_(False)
-        return FittedTest(kernel, self, train.schema, scaling, None if log is None else train.sizes, log)
+        seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
+        if self.learning is not None:
+            seen, log = fit(seen, scaled, self.learning, streams, memory=self.memory, progress=progress)
+        elif callable(start := getattr(seen, "start", None)):
+            start(scaled.pooled(), streams.torch("start"))
+        seen.eval().requires_grad_(False)
+        return FittedTest(seen, self, train.schema, scaling, None if log is None else train.sizes, log)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedTest:
-    """A test whose kernel is fixed; `test` it on as many new pairs of samples as you like.
+    """A test whose representation is fixed; `test` it on as many new pairs of samples as you like.
 
     Attributes
     ----------
     representation
-        The trained kernel.
+        The trained kernel or feature map.
     spec
         The `TwoSampleTest` it was fitted from.
     schema, scaling
         How new data become tensors: learned from the training points without their labels.
     """
 
-    representation: Kernel
+    representation: nn.Module
     spec: TwoSampleTest
     schema: Schema = field(repr=False)
     scaling: Scaling = field(repr=False)
@@ -133,7 +126,7 @@ class FittedTest:
         n, m = samples.sizes
         if min(n, m) < 2:
             name, size = ("X", n) if n < 2 else ("Y", m)
-            raise InputError(f"{name} has {size} row to test; MMD^2 needs at least 2 in each sample.")
+            raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
         device = next((p.device for p in self.representation.parameters()), torch.device("cpu"))
         scaled = self.scaling.apply(samples, device=device)
         outcome = self.spec.calibration(
@@ -152,12 +145,58 @@ class FittedTest:
             calibration=outcome.description,
             sizes=(n, m),
             train_sizes=self.train_sizes,
-            effect=self.spec.statistic.effect(outcome.prepared, outcome.values),
+            effect=self.spec.statistic.effect(outcome.prepared, float(outcome.values[0]), outcome.threshold),
             training=self.training,
             fitted=self,
             samples=scaled,
             calibrated=outcome,
         )
+
+
+def check_learning(representation: nn.Module, learning: Learning | None) -> None:
+    """Raise `IncompatibleParts` if the representation cannot be trained so, and say what can be done."""
+    parts = list(representation.modules())
+    by_label = next((part for part in parts if isinstance(part, SklearnClassifier)), None)
+    if learning is None:
+        if by_label is not None:
+            raise IncompatibleParts(
+                f"{by_label!r} learns from labels. Give learning=Learning(CrossEntropy(), steps=0)."
+            )
+        return
+    learnable = any(p.requires_grad for p in representation.parameters()) or any(
+        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel)) for part in parts
+    )
+    if not learnable:
+        raise IncompatibleParts(f"{representation!r} has nothing to learn. Leave out `learning`.")
+    objective = learning.objective
+    of_kernels = isinstance(objective, PowerCriterion | MeanDiscrepancy | CrossEntropy)
+    if of_kernels and not isinstance(representation, Kernel):
+        raise IncompatibleParts(f"{objective!r} trains a kernel, not a feature map. Use Noncentrality().")
+    if isinstance(objective, Noncentrality) and isinstance(representation, Kernel):
+        raise IncompatibleParts(f"{objective!r} trains a feature map, not a kernel. Use PowerCriterion().")
+    if isinstance(objective, CrossEntropy) and not isinstance(representation, OnFeatures):
+        raise IncompatibleParts(
+            f"{objective!r} trains one score, which {representation!r} does not have. Use "
+            "OnFeatures(Classifier(network), Linear()), or for its network alone "
+            "Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))."
+        )
+    if any(isinstance(part, Sign) for part in parts) and not isinstance(objective, CrossEntropy):
+        raise IncompatibleParts(f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy().")
+    if by_label is not None and not (isinstance(objective, CrossEntropy) and learning.steps == 0):
+        raise IncompatibleParts(f"{by_label!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0).")
+    if learning.pretraining is not None:
+        if not isinstance(representation, OnFeatures | DeepKernel):
+            raise IncompatibleParts(
+                f"pretraining trains the network of a kernel, and {representation!r} has none. Use DeepKernel(network)."
+            )
+        if not isinstance(learning.pretraining.objective, CrossEntropy):
+            raise IncompatibleParts(
+                f"pretraining is that of a classifier, not by {learning.pretraining.objective!r}. Use CrossEntropy()."
+            )
+        if isinstance(representation.featurizer, Classifier):
+            raise IncompatibleParts(
+                "pretraining puts a head of its own on the network, but it is a Classifier already. Give its network."
+            )
 
 
 def choose_device(device: str) -> torch.device:
