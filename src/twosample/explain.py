@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -22,12 +23,13 @@ from torch import Tensor
 
 from ._random import RNGLike, Streams
 from .calibration import Permutation, pvalue
-from .errors import IncompatibleParts, InputError
+from .errors import IncompatibleParts, InputError, InputWarning
+from .featurizers import MeanEmbedding
 from .kernels import DeepKernel, Kernel, Linear, median_bandwidth
 from .products import Embedded, accumulator, block_and_row_sums, tile_rows
 from .result import ALPHA, TwoSampleResult, format_pvalue
 from .samples import Column, Samples, Scaling, Schema
-from .statistics import MMD, Bins, embed_pooled
+from .statistics import MMD, Bins, HotellingT2, PreparedBlocks, Statistic, embed_pooled
 from .two_sample import FittedTest
 
 Correction: TypeAlias = Literal["holm", "bh", "none"]
@@ -191,7 +193,7 @@ class Explanation:
                 "\n".join([f"{self._columns_title()}:", *lines, *([f"  ... {more} more"] if more > 0 else [])])
             )
         if self.rows_x or self.rows_y:
-            lines = _aligned([cells for cells, _ in self._row_cells()])
+            lines = _aligned(self._row_cells())
             parts.append("\n".join([f"{_ROWS_TITLE}:", *lines]))
         parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
         return "\n\n".join(parts)
@@ -202,7 +204,7 @@ class Explanation:
             cells = [_column_cells(column) for column in self._ordered()]
             parts.append(f"<p>{html.escape(self._columns_title())}</p>{_html_table([_COLUMN_HEADER, *cells])}")
         if self.rows_x or self.rows_y:
-            cells = [["sample", "row", "share", "values"], *(cells for cells, _ in self._row_cells())]
+            cells = [["sample", "row", "share", "values"], *self._row_cells()]
             parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>{_html_table(cells)}")
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return f"<div>{''.join(parts)}{f'<ul>{notes}</ul>' if notes else ''}</div>"
@@ -222,18 +224,15 @@ class Explanation:
         """The columns, those that differ most first."""
         return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
 
-    def _row_cells(self) -> list[tuple[list[str], TellingRow]]:
+    def _row_cells(self) -> list[list[str]]:
         first = [column.name for column in self._ordered()[:_VALUES_SHOWN]]
         return [
-            (
-                [
-                    sample,
-                    f"row {row.row}",
-                    "" if row.share is None else _percent(row.share),
-                    ", ".join(f"{name} = {_shown(row.values[name])}" for name in first if name in row.values),
-                ],
-                row,
-            )
+            [
+                sample,
+                f"row {row.row}",
+                "" if row.share is None else _percent(row.share),
+                ", ".join(f"{name} = {_shown(row.values[name])}" for name in first if name in row.values),
+            ]
             for sample, rows in (("X", self.rows_x), ("Y", self.rows_y))
             for row in rows[:_ROWS_SHOWN]
         ]
@@ -247,7 +246,7 @@ def explain(
     shuffles: int = 3,
     max_points: int = 2000,
     rng: RNGLike | None = None,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Explanation:
     """Say what tells X from Y: which columns, which rows.
 
@@ -350,8 +349,9 @@ def explain(
 def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     """w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j) at any points z: positive where z looks like X, negative like Y.
 
-    X and Y are the held-out points of the result, k its kernel. Exploratory: it shows where the samples differ as the
-    kernel sees them, with no claim about any single point.
+    X and Y are the held-out points of the result, k its kernel. For a test of features f it is the linear discriminant
+    d' S^-1 (f(z) - midpoint), with d the difference of the means of X and Y and S the covariance that T^2 uses.
+    Exploratory: it shows where the samples differ as the test sees them, with no claim about any single point.
 
     Parameters
     ----------
@@ -365,6 +365,11 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     ndarray
         (N,) values. Memory grows with the number of points, not with its square.
 
+    Notes
+    -----
+    A classifier's score enters through features whose origin is arbitrary. Then the witness is one number times the
+    feature: higher for points that look like X, but not always of another sign for those that look like Y.
+
     Examples
     --------
     >>> import numpy as np, twosample
@@ -375,24 +380,25 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     array([ True, False])
     """
     fitted, samples = _parts(result)
-    kernel, (n, m) = fitted.representation, samples.sizes
-    reference = samples.pooled()
+    reference, (n, m) = samples.pooled(), samples.sizes
     encoded = samples.schema.encode(points, "points")
     new = fitted.scaling.apply(Samples(encoded, encoded[:0], samples.schema), device=reference.device).x
+    # All points together: tiles are centred alike, and a network that normalises by batches has company.
+    z = _embed(fitted, Samples(reference, new, samples.schema), torch.Generator().manual_seed(0))
+    statistic, kernel = fitted.spec.statistic, fitted.representation
+    if isinstance(statistic, HotellingT2):
+        return _array(_discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)[n + m :])
     with torch.no_grad():
-        # All points together: tiles are centred alike, and a network that normalises by batches has company.
-        both = Samples(reference, new, samples.schema)
-        z = embed_pooled(kernel, both, torch.Generator().manual_seed(0), memory=fitted.spec.memory)
+        if not isinstance(kernel, Kernel):
+            raise _unknown(statistic)
         z = kernel.centred(z)
         total = accumulator(z[0].device)
         weights = torch.cat([torch.full((n,), 1 / n), torch.full((m,), -1 / m)]).to(z[0].device, total)
         vectors = kernel.features(z)
         if vectors is not None:
             v = vectors.to(total)
-            values = v[n + m :] @ (v[: n + m].T @ weights)
-        else:
-            values = _cross_sums(kernel, _cut(z, n + m, len(new)), _cut(z, 0, n + m), weights, fitted.spec.memory)
-    return _array(values)
+            return _array(v[n + m :] @ (v[: n + m].T @ weights))
+        return _array(_cross_sums(kernel, _cut(z, n + m, len(new)), _cut(z, 0, n + m), weights, fitted.spec.memory))
 
 
 # Correction for the number of columns.
@@ -526,15 +532,19 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
     n, m = samples.sizes
     bins = Bins(torch.zeros(n, dtype=torch.long), torch.ones(m, dtype=torch.long), 0, 0, 1)
     statistic = fitted.spec.statistic
-    prepared = statistic.prepare(fitted.representation, samples, bins, generator, memory=fitted.spec.memory)
+    if isinstance(statistic, MMD) and statistic.estimator == "block":
+        statistic = MMD("unbiased")  # the same expectation with less noise
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # said once, when the test ran
+        prepared = statistic.prepare(fitted.representation, samples, bins, generator, memory=fitted.spec.memory)
     return float(statistic.evaluate(prepared, torch.zeros(1, 0, dtype=torch.long))[0])
 
 
 def _widths(fitted: FittedTest) -> dict[str, float] | None:
     """The learned width of each encoded column in the user's units, where the kernel has one for each."""
     kernel: object = fitted.representation
-    while isinstance(kernel, DeepKernel):
-        kernel = kernel.q  # that sees the columns; kappa sees features
+    while isinstance(kernel, DeepKernel | MeanEmbedding):
+        kernel = kernel.q if isinstance(kernel, DeepKernel) else kernel.kernel  # kappa sees features, not columns
     widths = getattr(kernel, "widths", None)
     features = fitted.schema.features
     if widths is None or len(widths) != len(features):
@@ -557,40 +567,85 @@ def _contributions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each held-out point adds to the statistic."""
     statistic, kernel, (n, m) = fitted.spec.statistic, fitted.representation, samples.sizes
-    with torch.no_grad():
-        z = embed_pooled(kernel, samples, generator, memory=fitted.spec.memory)
-        is_y = torch.arange(n + m) >= n
-        weights = torch.stack([~is_y, is_y], 1).float()
-        # (N, 2): for each point its sums with the others of X and of Y
-        _, rows = block_and_row_sums(
-            kernel, z, is_y.long(), weights, diagonal=False, memory=fitted.spec.memory, progress=False
-        )
-        with_x, with_y = rows.double().cpu().T
-        if statistic.estimator == "biased":
-            own = kernel.pairs(z, z).double().cpu()
-            at_x = (with_x[:n] + own[:n]) / n - with_y[:n] / m
-            at_y = (with_y[n:] + own[n:]) / m - with_x[n:] / n
-        elif statistic.estimator == "unbiased":
-            at_x = with_x[:n] / (n - 1) - with_y[:n] / m
-            at_y = with_y[n:] / (m - 1) - with_x[n:] / n
-        else:  # the terms k(X_i, Y_i) do not count
-            pairs = kernel.pairs(_cut(z, 0, n), _cut(z, n, n)).double().cpu()
-            at_x = (with_x[:n] - (with_y[:n] - pairs)) / (n - 1)
-            at_y = (with_y[n:] - (with_x[n:] - pairs)) / (n - 1)
-        if kernel.features(z) is not None:
-            # The origin of a few features, such as the one score of a classifier, is arbitrary: midway between the
-            # samples, either has half of the statistic.
-            middle = (at_x.mean() - at_y.mean()) / 2
-            at_x, at_y = at_x - middle, at_y + middle
-    return _summing_to(result.statistic, at_x / n, at_y / m)
-
-
-def _summing_to(statistic: float, at_x: Tensor, at_y: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Contributions whose sum is the statistic to the last digit."""
+    z = _embed(fitted, samples, generator)
+    if isinstance(statistic, HotellingT2):
+        scores = _discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)
+        factor = n if statistic.paired else n * m / (n + m)
+        at_x, at_y = factor * scores[:n], -factor * scores[n:]
+    elif not isinstance(statistic, MMD) or not isinstance(kernel, Kernel):
+        raise _unknown(statistic)
+    else:
+        prepared = getattr(result.calibrated, "prepared", None)
+        with torch.no_grad():
+            if isinstance(prepared, PreparedBlocks):
+                at_x, at_y = _in_blocks(kernel, z, prepared)
+            else:
+                at_x, at_y = _in_pairs(kernel, z, statistic, n, m, fitted.spec.memory)
+        if statistic.alternative == "greater" and result.statistic < 0:
+            at_x, at_y = -at_x, -at_y
     # Kernel values in single precision were added up in another order than in the test. What rounding has left of the
     # sum is shared by all alike.
-    rest = (statistic - float(at_x.sum() + at_y.sum())) / (len(at_x) + len(at_y))
+    at_x, at_y = at_x / n, at_y / m
+    rest = (result.statistic - float(at_x.sum() + at_y.sum())) / (n + m)
     return _array(at_x + rest), _array(at_y + rest)
+
+
+def _in_pairs(kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memory: int) -> tuple[Tensor, Tensor]:
+    """For each point the mean kernel value with its own sample less that with the other, as the estimator counts."""
+    is_y = torch.arange(n + m) >= n
+    weights = torch.stack([~is_y, is_y], 1).float()
+    # (N, 2): for each point its sums with the other points of X and of Y
+    _, rows = block_and_row_sums(kernel, z, is_y.long(), weights, diagonal=False, memory=memory)
+    with_x, with_y = rows.double().cpu().T
+    if statistic.estimator == "biased":
+        own = kernel.pairs(z, z).double().cpu()
+        at_x, at_y = (with_x[:n] + own[:n]) / n - with_y[:n] / m, (with_y[n:] + own[n:]) / m - with_x[n:] / n
+    elif statistic.estimator == "unbiased":
+        at_x, at_y = with_x[:n] / (n - 1) - with_y[:n] / m, with_y[n:] / (m - 1) - with_x[n:] / n
+    else:
+        pairs = kernel.pairs(_cut(z, 0, n), _cut(z, n, n)).double().cpu()  # they do not count
+        at_x, at_y = (with_x[:n] - (with_y[:n] - pairs)) / (n - 1), (with_y[n:] - (with_x[n:] - pairs)) / (n - 1)
+    if kernel.features(z) is not None:
+        # The origin of a few features, such as the one score of a classifier, is arbitrary: midway between the
+        # samples, either has half of the statistic.
+        middle = (at_x.mean() - at_y.mean()) / 2
+        at_x, at_y = at_x - middle, at_y + middle
+    return at_x, at_y
+
+
+def _in_blocks(kernel: Kernel, z: Embedded, prepared: PreparedBlocks) -> tuple[Tensor, Tensor]:
+    """The same within the blocks of the test; points that were left over have no part in it."""
+    bins, (n, m), count = prepared.bins, prepared.sizes, len(prepared.values)
+    z = kernel.centred(z)
+    in_x, in_y = bins.moving_x // count, bins.moving_y // count
+    places_x = bins.members(0, count * in_x).view(count, -1)
+    places_y = bins.members(bins.moving_x, count * in_y).view(count, -1)
+    b, c = places_x.shape[1], places_y.shape[1]
+    at = torch.zeros(n + m, dtype=torch.float64)
+    for of_x, of_y in zip(places_x, places_y, strict=True):
+        index = torch.cat([of_x, of_y]).to(z[0].device)
+        points = tuple(part[index] for part in z)
+        K = kernel.tile(points, points).double().cpu().fill_diagonal_(0)
+        xx, yy, xy = K[:b, :b], K[b:, b:], K[:b, b:]
+        if n == m:  # the pairs do not count
+            xy = xy.clone().fill_diagonal_(0)
+        others = b - 1 if n == m else c, c - 1 if n == m else b
+        at[of_x] = (xx.sum(1) / (b - 1) - xy.sum(1) / others[0]) * n / (b * count)
+        at[of_y] = (yy.sum(1) / (c - 1) - xy.sum(0) / others[1]) * m / (c * count)
+    return at[:n], at[n:]
+
+
+def _discriminant(statistic: HotellingT2, f: Tensor, n: int, m: int, value: float) -> Tensor:
+    """The scores d' S^-1 (f - midpoint) for features f of X, then Y, then any others; `value` is T^2 of X and Y."""
+    of_x, of_y = f[:n], f[n : n + m]
+    d, midpoint = of_x.mean(0) - of_y.mean(0), (of_x.mean(0) + of_y.mean(0)) / 2
+    rows = of_x - of_y if statistic.paired else f[: n + m] - f[: n + m].mean(0)
+    # Of the total scatter as of S: they differ by a multiple of d d', which leaves the direction as it is.
+    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    direction = vectors @ (vectors.T @ d / values.clamp_min(max(float(values[-1]) * 1e-8, 1e-300)))
+    length = value / (n if statistic.paired else n * m / (n + m))  # d' S^-1 d
+    scores: Tensor = (f - midpoint) @ direction * (length / max(float(d @ direction), 1e-300))
+    return scores
 
 
 def _telling(
@@ -661,11 +716,19 @@ def _parts(result: object) -> tuple[FittedTest, Samples]:
         raise InputError(f"what is to be explained is a {type(result).__name__}; pass the result of a test.")
     if result.fitted is None or result.samples is None:
         raise InputError("this result does not hold its fitted test and samples any more; run the test again.")
-    if not isinstance(result.fitted.representation, Kernel):
-        raise IncompatibleParts(
-            f"{type(result.fitted.representation).__name__} is not a kernel, so it has no witness; use a kernel test."
-        )
     return result.fitted, result.samples
+
+
+def _embed(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Embedded:
+    """The points as the test's kernel compares them, or their features."""
+    seen = fitted.representation
+    embed = seen.embed if isinstance(seen, Kernel) else lambda points: (seen(points).flatten(1),)
+    with torch.no_grad():
+        return embed_pooled(embed, samples, generator, memory=fitted.spec.memory)
+
+
+def _unknown(statistic: Statistic) -> IncompatibleParts:
+    return IncompatibleParts(f"{statistic!r} cannot be taken apart by points. Use MMD(...) or HotellingT2(...).")
 
 
 def _cross_sums(kernel: Kernel, a: Embedded, b: Embedded, weights: Tensor, memory: int) -> Tensor:
