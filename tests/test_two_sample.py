@@ -34,6 +34,7 @@ QUICK = {
     "mmd-d": {"steps": 10},
     "mmd-o": {"steps": 10},
     "mmd-median": {},
+    "mmd-mkl": {},
     "mmd-block": {"steps": 10},
     "me": {"steps": 20},
     "scf": {"steps": 20},

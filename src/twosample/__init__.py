@@ -30,9 +30,22 @@ from .featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
-from .kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign, median_bandwidth
+from .kernels import (
+    ARDGaussian,
+    DeepKernel,
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplace,
+    Linear,
+    OnFeatures,
+    Probability,
+    Sign,
+    WeightedSum,
+    median_bandwidth,
+)
 from .learning import Learning
-from .methods import ABLATIONS, METHODS, ablation, c2st_l, c2st_s, me, mmd_block, mmd_d, mmd_median, mmd_o, scf
+from .methods import ABLATIONS, METHODS, ablation, c2st_l, c2st_s, me, mmd_block, mmd_d, mmd_median, mmd_mkl, mmd_o, scf
 from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .products import block_sums, row_sums
 from .result import Effect, TrainingLog, TwoSampleResult
@@ -45,6 +58,7 @@ __all__ = [
     "METHODS",
     "MLP",
     "MMD",
+    "ARDGaussian",
     "Asymptotic",
     "AutoFeaturizer",
     "Bounded",
@@ -60,7 +74,9 @@ __all__ = [
     "IncompatibleParts",
     "InputError",
     "InputWarning",
+    "InverseMultiquadric",
     "Kernel",
+    "Laplace",
     "Learning",
     "Linear",
     "MeanDiscrepancy",
@@ -84,6 +100,7 @@ __all__ = [
     "TwoSampleError",
     "TwoSampleResult",
     "TwoSampleTest",
+    "WeightedSum",
     "ablation",
     "as_samples",
     "block_sums",
@@ -94,6 +111,7 @@ __all__ = [
     "mmd_block",
     "mmd_d",
     "mmd_median",
+    "mmd_mkl",
     "mmd_o",
     "row_sums",
     "scf",

@@ -18,7 +18,7 @@ from ._progress import Tick, bar
 from ._random import Streams
 from .errors import InputError, TrainingError, TrainingWarning
 from .featurizers import Classifier, FeatureMap, Frozen
-from .kernels import Gaussian, Kernel, Linear, OnFeatures, Radial
+from .kernels import Gaussian, Kernel, Linear, OnFeatures, Radial, WeightedSum
 from .objectives import PowerCriterion
 from .products import DEFAULT_MEMORY
 from .result import TrainingLog
@@ -210,6 +210,9 @@ def _start_kernel(
 ) -> None:
     found = kernel.open_bandwidth()
     kernel.start(samples.pooled(), generator)
+    if isinstance(kernel, WeightedSum) and isinstance(learning.objective, PowerCriterion):
+        x, y = _some(samples, learning.batch_size, generator)
+        kernel.set_weights(learning.objective.best_weights(kernel, x, y, memory=memory))
     if found is None:
         return
     radial, part = found
