@@ -281,8 +281,8 @@ def explain(
     -----
     The p-values of columns and of the joint test rest on the same held-out points: if the joint test rejects and
     no column does, nothing contradicts. A column that is shuffled among the pooled points and changes the statistic is
-    *not* thereby shown to differ (as a test that rejected an innocent column beside a correlated guilty one at a rate
-    of 0.36), hence importance without a p-value.
+    *not* thereby shown to differ (as a test at level 0.05 that rejected an innocent column beside a correlated guilty
+    one at rates up to 0.36), hence importance without a p-value.
 
     Examples
     --------
