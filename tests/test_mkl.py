@@ -111,10 +111,10 @@ def test_no_weights_on_a_fine_grid_are_better(
     sizes: tuple[int, int], paired: bool, penalty: Penalty, regulariser: float
 ):
     x, y = two_samples(*sizes)
-    kernel, criterion = three(), PowerCriterion(regulariser, paired)
+    kernel, criterion = three(), PowerCriterion(regulariser, paired, penalty)
     b, A = naive_b_and_A(kernel.kernels, x, y, paired and len(x) == len(y))
     M = regularised(A, regulariser, penalty)
-    w = criterion.best_weights(kernel, x, y, penalty=penalty)
+    w = criterion.best_weights(kernel, x, y)
     assert w.dtype == torch.float64 and float(w.sum()) == pytest.approx(1)
     check_optimality(w, b, M)
     values = objective(GRID, b, M)
@@ -132,7 +132,7 @@ def test_weights_that_are_zero_at_the_optimum(seed: int, penalty: Penalty):
     x, y = two_samples(8, 6, seed=10 * seed)
     kernel = WeightedSum([Gaussian(0.3), Gaussian(1.0), Linear()]).double()
     b, A = naive_b_and_A(kernel.kernels, x, y, paired=False)
-    w = PowerCriterion(1e-4).best_weights(kernel, x, y, penalty=penalty)
+    w = PowerCriterion(1e-4, penalty=penalty).best_weights(kernel, x, y)
     M = regularised(A, 1e-4, penalty)
     assert (w == 0).any()
     check_optimality(w, b, M)
@@ -166,7 +166,7 @@ def test_no_random_weights_are_better(seed: int, kernels: int, rank: int, penalt
 def test_one_kernel_gets_all_the_weight(total: float, penalty: Penalty):
     x, y = two_samples(12, 12)
     kernel = WeightedSum([Gaussian(1.0)], [total]).double()
-    w = PowerCriterion().best_weights(kernel, x, y, penalty=penalty)
+    w = PowerCriterion(penalty=penalty).best_weights(kernel, x, y)
     assert w.item() == pytest.approx(total)
     assert PowerCriterion(0.0)(kernel, x, y).item() == pytest.approx(
         PowerCriterion(0.0)(Gaussian(1.0).double(), x, y).item(), rel=1e-9
@@ -200,7 +200,7 @@ def test_the_order_of_the_kernels_does_not_matter():
 def test_both_penalties_agree_at_the_papers_lambda_and_not_at_a_large_one():
     x, y = two_samples(20, 20)
     small, large = (
-        [PowerCriterion(regulariser).best_weights(three(), x, y, penalty=p) for p in ("exact", "ridge")]
+        [PowerCriterion(regulariser, penalty=p).best_weights(three(), x, y) for p in ("exact", "ridge")]
         for regulariser in (1e-8, 1e-2)
     )
     torch.testing.assert_close(*small, rtol=0, atol=1e-4)
@@ -244,9 +244,9 @@ def test_kernels_that_are_alike_make_a_singular_matrix_and_do_no_harm(
     sizes: tuple[int, int], paired: bool, penalty: Penalty
 ):
     x, y = two_samples(*sizes)
-    criterion = PowerCriterion(paired=paired)
+    criterion = PowerCriterion(paired=paired, penalty=penalty)
     twice = WeightedSum([Gaussian(0.6), Laplace(1.5), Gaussian(0.6), Gaussian(3.0), Laplace(1.5)]).double()
-    w, expected = (criterion.best_weights(kernel, x, y, penalty=penalty) for kernel in (twice, three()))
+    w, expected = (criterion.best_weights(kernel, x, y) for kernel in (twice, three()))
     merged = torch.stack([w[0] + w[2], w[1] + w[4], w[3]])
     if penalty == "exact":
         torch.testing.assert_close(merged, expected, rtol=1e-4, atol=1e-6)

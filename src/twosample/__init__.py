@@ -18,6 +18,7 @@ from .errors import (
     TrainingWarning,
     TwoSampleError,
 )
+from .explain import ColumnDifference, Explanation, TellingRow, explain, witness
 from .featurizers import (
     MLP,
     AutoFeaturizer,
@@ -63,10 +64,12 @@ __all__ = [
     "AutoFeaturizer",
     "Bounded",
     "Classifier",
+    "ColumnDifference",
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
     "Effect",
+    "Explanation",
     "FittedTest",
     "Frozen",
     "Gaussian",
@@ -94,6 +97,7 @@ __all__ = [
     "SklearnClassifier",
     "SmoothCharacteristic",
     "Spectral",
+    "TellingRow",
     "TrainingError",
     "TrainingLog",
     "TrainingWarning",
@@ -106,6 +110,7 @@ __all__ = [
     "block_sums",
     "c2st_l",
     "c2st_s",
+    "explain",
     "me",
     "median_bandwidth",
     "mmd_block",
@@ -116,4 +121,5 @@ __all__ = [
     "row_sums",
     "scf",
     "two_sample_test",
+    "witness",
 ]

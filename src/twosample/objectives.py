@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from .errors import IncompatibleParts
+from .errors import IncompatibleParts, InputError
 from .estimators import (
     REGULARISER,
     covariance_paired,
@@ -35,10 +37,13 @@ class PowerCriterion:
     Parameters
     ----------
     regulariser
-        lambda, added to the variance.
+        lambda, added to the variance; "n^(-1/3)" is that of the paper's theorems, with n the points of a sample.
     paired
         Whether samples of one size are taken as pairs, as in the paper. False gives a value that does not depend on
         the order of the points.
+    penalty
+        How lambda enters the weights of a `WeightedSum`: "exact" maximises J itself, "ridge" is the paper's
+        proposition, which differs where lambda is not small.
 
     Examples
     --------
@@ -48,15 +53,26 @@ class PowerCriterion:
     12642
     """
 
-    regulariser: float = REGULARISER
+    regulariser: float | Literal["n^(-1/3)"] = REGULARISER
     paired: bool = True
+    penalty: Literal["exact", "ridge"] = "exact"
+
+    def __post_init__(self) -> None:
+        fixed = self.regulariser
+        if fixed != "n^(-1/3)" and not (isinstance(fixed, Real) and 0 <= fixed < math.inf):
+            raise InputError(f"regulariser is {fixed!r}; it must be a number of at least 0, or 'n^(-1/3)'.")
+        if self.penalty not in ("exact", "ridge"):
+            raise InputError(f"penalty is {self.penalty!r}; it must be 'exact' or 'ridge'.")
+
+    def _lambda(self, n: int, m: int) -> float:
+        return min(n, m) ** (-1 / 3) if isinstance(self.regulariser, str) else self.regulariser
 
     def __call__(self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY) -> Tensor:
         """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
         n, m = len(x), len(y)
         mmd2, means = self._mmd2_and_means(kernel, kernel.embed(torch.cat([x, y])), n, m, memory)
         variance = variance_paired(means) if self.paired and n == m else variance_unpaired(means[:n], means[n:])
-        return power_criterion(mmd2, variance, self.regulariser)
+        return power_criterion(mmd2, variance, self._lambda(n, m))
 
     def best_weights(
         self,
@@ -64,13 +80,11 @@ class PowerCriterion:
         x: Tensor,
         y: Tensor,
         *,
-        penalty: Literal["exact", "ridge"] = "exact",
         memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The (L,) weights of the sum that maximise J on these points exactly, whatever its weights are now.
 
-        A quadratic program in L variables, `estimators.mkl_weights`; the weights keep the sum they have. The
-        penalty "ridge" is that of the paper's proposition, which differs where lambda is not small.
+        A quadratic program in L variables, `estimators.mkl_weights`; the weights keep the sum they have.
         """
         n, m = len(x), len(y)
         with torch.no_grad():
@@ -80,7 +94,7 @@ class PowerCriterion:
             b, means = torch.stack([mmd2 for mmd2, _ in found]), torch.stack([each for _, each in found], 1)
             paired = self.paired and n == m
             A = covariance_paired(means) if paired else covariance_unpaired(means[:n], means[n:])
-        return mkl_weights(b, A, self.regulariser, total=float(kernel.weights.sum()), penalty=penalty)
+        return mkl_weights(b, A, self._lambda(n, m), total=float(kernel.weights.sum()), penalty=self.penalty)
 
     def _mmd2_and_means(self, kernel: Kernel, z: Embedded, n: int, m: int, memory: int) -> tuple[Tensor, Tensor]:
         """MMD^2, and what has its variance: the (n,) mean_j H_ij of pairs, else the (n + m,) values of the witness."""
