@@ -1,4 +1,4 @@
-"""The command line: `twosample test A B` and `twosample methods`.
+"""The command line: `twosample test A B`, `twosample plan A B` and `twosample methods`.
 
 Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without one, 130 when
 interrupted. Results go to standard output; warnings, errors and progress to standard error. What takes long to import
@@ -25,6 +25,25 @@ try:
     import typer
 except ImportError:  # main() says what to install; annotations are not evaluated before that
     typer = None  # type: ignore[assignment]
+else:  # what several commands take
+    A = Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")]
+    B = Annotated[str, typer.Argument(metavar="B", help="The file with the other; it may have more or fewer rows.")]
+    Method = Annotated[str, typer.Option(metavar="NAME", help="How to test; 'twosample methods' lists the choices.")]
+    Alpha = Annotated[float, typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to.")]
+    Permutations = Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", help="Shuffles to compare with; by default as many as the method asks."),
+    ]
+    TrainFraction = Annotated[
+        float | None,
+        typer.Option(metavar="PART", help="The part of each sample to learn from; by default the method's."),
+    ]
+    Seed = Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown.")
+    ]
+    Device = Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")]
+    AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
+    Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
 
 if TYPE_CHECKING:
     from .result import TwoSampleResult
@@ -39,11 +58,12 @@ def main() -> None:
 
 
 def build() -> typer.Typer:
-    """The application: two commands and --version."""
+    """The application: its commands and --version."""
     # No rich markup: help and errors stay plain sentences, in a pipe, in a log and on a narrow screen.
     app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback()(options)
     app.command("test")(run)
+    app.command("plan")(plan)
     app.command("methods")(methods)
     return app
 
@@ -70,28 +90,16 @@ def options(
 
 
 def run(
-    a: Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The file with the other; it may have more or fewer rows.")],
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="How to test; 'twosample methods' lists the choices.")
-    ] = "mmd-d",
-    alpha: Annotated[
-        float, typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to.")
-    ] = 0.05,
-    permutations: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", help="Shuffles to compare with; by default as many as the method asks."),
-    ] = None,
-    train_fraction: Annotated[
-        float | None,
-        typer.Option(metavar="PART", help="The part of each sample to learn from; by default the method's."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown.")
-    ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")] = False,
+    a: A,
+    b: B,
+    method: Method = "mmd-d",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
     fail_on_reject: Annotated[
         bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
     ] = False,
@@ -110,29 +118,10 @@ def run(
       twosample test yesterday.parquet today.parquet --quiet --fail-on-reject
     """
     with _sentences(a, b):
-        if not 0 < alpha < 1:
-            raise InputError(f"--alpha is {alpha:g}; it must lie between 0 and 1, such as 0.05.")
-        if seed is not None and seed < 0:
-            raise InputError(f"--seed is {seed}; it must not be negative.")
-        seed = secrets.randbelow(2**32) if seed is None else seed
-        from .api import two_sample_test
-        from .files import read_pair
-
-        X, Y = read_pair(a, b)
-        result = two_sample_test(
-            X,
-            Y,
-            method,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            rng=seed,
-            device=device,
-            progress=sys.stderr.isatty() and not quiet,
-        )
+        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet)
         reject = result.reject(alpha)
-        if 1 / (len(result.null_distribution) + 1) > alpha:
-            warnings.warn(_too_few(result, alpha), UserWarning, stacklevel=1)
-        facts = {"files": [a, b], "rows": [len(X), len(Y)], "method": method, "alpha": alpha, "seed": seed}
+        if (problem := _too_few(result, alpha)) is not None:
+            warnings.warn(problem, UserWarning, stacklevel=1)
         if as_json:
             record = facts | {"reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
             typer.echo(json.dumps(_finite(record | result.to_dict() | record), allow_nan=False))
@@ -142,6 +131,76 @@ def run(
                 typer.echo(_details(result, facts))
     if reject and fail_on_reject:
         raise typer.Exit(1)
+
+
+def plan(
+    a: A,
+    b: B,
+    power: Annotated[
+        float, typer.Option(metavar="CHANCE", help="How often a test should find the difference that is there.")
+    ] = 0.9,
+    method: Method = "mmd-d",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say how many rows a test needs.
+
+    Tests the two samples as 'twosample test' does, then predicts from the rows that were not learned from how often
+    a test of other samples like these would find their difference, and how many rows it takes to find it as often as
+    --power says.
+
+    Every number comes with the interval that holds it with confidence 0.9. From few rows it is wide.
+
+    The exit status is 0 when there is an answer, whatever it is, and 2 when there is none.
+
+    \b
+    Examples:
+      twosample plan reference.csv today.csv
+      twosample plan reference.csv today.csv --power 0.8 --method mmd-o
+    """
+    with _sentences(a, b):
+        if not 0 < power < 1:
+            raise InputError(f"--power is {power:g}; it must lie between 0 and 1, such as 0.9.")
+        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet)
+        if (problem := _too_few(result, alpha)) is not None:
+            raise InputError(problem)
+        from .power import predict_power
+
+        predicted = predict_power(result)
+        n, m = result.sizes
+        ratio = m / n
+        # A test that trains needs more rows than it tests, in the same proportion as here.
+        share = 1.0 if result.train_sizes is None else 1 + sum(result.train_sizes) / (n + m)
+        needed = predicted.samples_needed(power, alpha, ratio=ratio)
+        ends = predicted.samples_interval(power, alpha, ratio=ratio)
+        effect = predicted.smallest_effect(n, m, power=power, alpha=alpha)
+        record = facts | {
+            "tested": [n, m],
+            "learned": None if result.train_sizes is None else list(result.train_sizes),
+            "mmd2": predicted.mmd2,
+            "standard_error": predicted.standard_error,
+            "power": predicted.power(n, m, alpha),
+            "power_interval": predicted.power_interval(n, m, alpha),
+            "wanted_power": power,
+            "needed_tested": _times(needed, ratio),
+            "needed_tested_interval": [_times(count, ratio) for count in ends],
+            "needed_rows": _times(needed, ratio, share),
+            "needed_rows_interval": [_times(count, ratio, share) for count in ends],
+            "smallest_mmd": effect.mmd,
+            "smallest_mmd2": effect.mmd2,
+        }
+        if as_json:
+            typer.echo(json.dumps(_finite(record), allow_nan=False))
+        else:
+            typer.echo(_needs(record))
+            if not quiet:
+                typer.echo(_prospects(record))
+                typer.echo(_details(result, facts))
 
 
 def methods() -> None:
@@ -158,6 +217,78 @@ def methods() -> None:
         for name, method in METHODS.items():
             first = next(iter((method.__doc__ or "").strip().splitlines()), "")
             typer.echo(f"{name:{width}}  {first}".rstrip())
+
+
+def _tested(
+    a: str,
+    b: str,
+    method: str,
+    alpha: float,
+    permutations: int | None,
+    train_fraction: float | None,
+    seed: int | None,
+    device: str,
+    quiet: bool,
+) -> tuple[TwoSampleResult, dict[str, Any]]:
+    """The result of a test of two files, and what it was asked."""
+    if not 0 < alpha < 1:
+        raise InputError(f"--alpha is {alpha:g}; it must lie between 0 and 1, such as 0.05.")
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed is {seed}; it must not be negative.")
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    from .api import two_sample_test
+    from .files import read_pair
+
+    X, Y = read_pair(a, b)
+    result = two_sample_test(
+        X,
+        Y,
+        method,
+        permutations=permutations,
+        train_fraction=train_fraction,
+        rng=seed,
+        device=device,
+        progress=sys.stderr.isatty() and not quiet,
+    )
+    return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": method, "alpha": alpha, "seed": seed}
+
+
+def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
+    """Rows of X and of Y where `count` rows of X are tested, and `share` times as many used in all."""
+    return None if count is None else [math.ceil(count * share), math.ceil(max(2, round(count * ratio)) * share)]
+
+
+def _needs(record: Mapping[str, Any]) -> str:
+    """How many rows it takes, in a sentence."""
+    wanted, tested, (low, high) = record["wanted_power"], record["needed_tested"], record["needed_tested_interval"]
+    if tested is None:
+        least = "" if low is None else f"; it takes at least {_both(low)} to test"
+        return (
+            f"No number of rows is known to give power {wanted:g}{least}: the estimated MMD^2 is "
+            f"{record['mmd2']:.2g}, not above 0, so there may be nothing to find."
+        )
+    if high is not None:
+        between = f"{_both(low)} to {_both(high)}"
+    else:
+        between = f"at least {_both(low)}; there may be nothing to find"
+    learned = "" if record["learned"] is None else f", {_both(record['needed_rows'])} with those to learn from"
+    return f"Power {wanted:g} takes {_both(tested)} rows to test{learned} ({between} to test)."
+
+
+def _prospects(record: Mapping[str, Any]) -> str:
+    """Power at the present sizes and the smallest effect, in two sentences."""
+    (low, high), wanted, tested = record["power_interval"], record["wanted_power"], _both(record["tested"])
+    mmd = math.sqrt(max(0.0, record["mmd2"]))
+    return (
+        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to {high:.2f}) "
+        f"at alpha = {record['alpha']:g}.\n"
+        f"The smallest MMD found with power {wanted:g} on {tested} rows is {record['smallest_mmd']:.3g}; "
+        f"here it is {mmd:.3g}."
+    )
+
+
+def _both(sizes: list[int]) -> str:
+    return f"{sizes[0]} + {sizes[1]}"
 
 
 def _verdict(result: TwoSampleResult, alpha: float) -> str:
@@ -180,8 +311,11 @@ def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
     return "\n".join(f"  {name:<10} {value}" for name, value in lines.items())
 
 
-def _too_few(result: TwoSampleResult, alpha: float) -> str:
+def _too_few(result: TwoSampleResult, alpha: float) -> str | None:
+    """What to do if there are so few shuffles that no p-value can reach `alpha`."""
     count = len(result.null_distribution)
+    if count == 0 or 1 / (count + 1) <= alpha:  # none where a law takes their place
+        return None
     return (
         f"with {count} shuffles p is at least {1 / (count + 1):.2g}, so nothing can be found at alpha = {alpha:g}; "
         f"use --permutations {math.ceil(1 / alpha) - 1} or more, or larger samples."

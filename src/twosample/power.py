@@ -115,7 +115,8 @@ class PredictedPower:
         points would make a better one.
         """
         n, m = self._sizes(n, m)
-        return asymptotic_power(self._mean(n, m), self.deviation(n, m), self.threshold(n, m, alpha))
+        mean = max(0.0, self.mmd2) + self._bias(n, m)  # an estimate below 0 speaks for 0, which MMD^2 is at least
+        return asymptotic_power(mean, self.deviation(n, m), self.threshold(n, m, alpha))
 
     def power_interval(
         self, n: int, m: int | None = None, alpha: float = ALPHA, *, confidence: float = 0.9
@@ -168,7 +169,7 @@ class PredictedPower:
         _check_share("power", power)
         n, m = self._sizes(n, m)
         wanted = self.threshold(n, m, alpha) + NormalDist().inv_cdf(power) * self.deviation(n, m)
-        mmd2 = max(0.0, wanted - self._mean(n, m) + self.mmd2)
+        mmd2 = max(0.0, wanted - self._bias(n, m))
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
     def __str__(self) -> str:
@@ -189,8 +190,8 @@ class PredictedPower:
             raise InputError(f"MMD('paired') needs samples of one size, not {n} and {m}.")
         return int(n), int(m)
 
-    def _mean(self, n: int, m: int) -> float:
-        return self.mmd2 + self.bias[0] / n + self.bias[1] / m
+    def _bias(self, n: int, m: int) -> float:
+        return self.bias[0] / n + self.bias[1] / m
 
     def _first(self, n: int, m: int) -> float:
         return 4 * self.first_order[0] / n + 4 * self.first_order[1] / m
@@ -439,7 +440,7 @@ def _choose(
 
     def mean_ratio(n: int) -> float:
         """How many standard deviations the threshold lies above the mean without a difference, over all kernels."""
-        ratios = [(p.threshold(n, n, alpha) - p._mean(n, n) + p.mmd2) / p.deviation(n, n) for p in everything]
+        ratios = [(p.threshold(n, n, alpha) - p._bias(n, n)) / p.deviation(n, n) for p in everything]
         return math.fsum(ratios) / len(ratios)
 
     values, errors = [], []

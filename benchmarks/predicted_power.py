@@ -1,0 +1,219 @@
+"""Predicted against observed power on Blob-D and HDGM-D.
+
+    python benchmarks/predicted_power.py run
+    python benchmarks/predicted_power.py table
+    python benchmarks/predicted_power.py plot
+
+Each method is fitted once on the paper's training size. Twenty held-out sets of that size give one prediction each:
+the first is what a user would have, all of them show its spread, and their moments averaged show what is left when
+the moments are known well: the error of the formula. Observed is the share of 200 fresh test sets of n + n points with
+p <= 0.05. One JSON line is appended to benchmarks/results/predicted_power.jsonl for each finished part, so a run can
+be stopped and continued. Run it with OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import twosample
+from twosample.bench import datasets
+from twosample.power import predict_power
+
+ROOT = Path(__file__).parents[1]
+STORE = ROOT / "benchmarks" / "results" / "predicted_power.jsonl"
+PICTURE = ROOT / "docs" / "images" / "predicted-power.png"
+METHODS = ("mmd-d", "mmd-o")
+TRAIN = {"blob": 360, "hdgm": 2000}
+GRID = {"blob": (50, 100, 200, 300, 500), "hdgm": (250, 500, 1000, 2000, 3000)}
+CURVE = {"blob": range(20, 521, 20), "hdgm": range(100, 3101, 100)}
+HELD_OUT, TESTS = 20, 200
+NAMES = {"blob": "Blob-D", "hdgm": "HDGM-D, 10 dimensions"}
+
+
+def draw(name, n, rng):
+    return datasets.blob(n, rng=rng) if name == "blob" else datasets.hdgm(n, dimension=10, rng=rng)
+
+
+def fit(name, method):
+    rng = np.random.default_rng([0, *name.encode()])
+    return twosample.METHODS[method]().fit(*draw(name, TRAIN[name], rng), rng=0, progress=False)
+
+
+def averaged(plans):
+    """One prediction from the moments and the thresholds of several, all taken at the same sizes."""
+
+    def mean(values):
+        return tuple(float(v) for v in np.mean(values, axis=0))
+
+    return dataclasses.replace(
+        plans[0],
+        mmd2=float(np.mean([p.mmd2 for p in plans])),
+        first_order=mean([p.first_order for p in plans]),
+        second_order=mean([p.second_order for p in plans]),
+        null_distribution=np.mean([np.sort(p.null_distribution) for p in plans], axis=0),
+    )
+
+
+def predictions(name, method, fitted):
+    """Powers on the grid and on the curve, by each held-out set and by all of them together."""
+    rng = np.random.default_rng([1, *name.encode()])
+    plans = [predict_power(fitted.test(*draw(name, TRAIN[name], rng), rng=k)) for k in range(HELD_OUT)]
+    together = averaged(plans)
+    return {
+        "sets": [[round(p.power(n), 4) for n in GRID[name]] for p in plans],
+        "intervals": [[[round(end, 4) for end in p.power_interval(n)] for n in GRID[name]] for p in plans],
+        "together": [round(together.power(n), 4) for n in GRID[name]],
+        "first curve": [[round(v, 4) for v in (plans[0].power(n), *plans[0].power_interval(n))] for n in CURVE[name]],
+        "together curve": [round(together.power(n), 4) for n in CURVE[name]],
+        "needed": [p.samples_needed(0.9) for p in plans],
+        "needed together": together.samples_needed(0.9),
+    }
+
+
+def observe(name, n, fitted):
+    rng = np.random.default_rng([2, n, *name.encode()])
+    return {"rejections": sum(fitted.test(*draw(name, n, rng), rng=k).reject() for k in range(TESTS)), "tests": TESTS}
+
+
+def stored():
+    lines = STORE.read_text().splitlines() if STORE.exists() else []
+    records = [json.loads(line) for line in lines if line.endswith("}")]
+    return {(r["data"], r["method"], r["n"]): r for r in records}
+
+
+def run():
+    STORE.parent.mkdir(exist_ok=True)
+    for name in TRAIN:
+        for method in METHODS:
+            missing = [n for n in (0, *GRID[name]) if (name, method, n) not in stored()]  # 0: the predictions
+            fitted = fit(name, method) if missing else None
+            for n in missing:
+                began = time.process_time()
+                found = observe(name, n, fitted) if n else predictions(name, method, fitted)
+                seconds = round(time.process_time() - began, 1)
+                record = {"data": name, "method": method, "n": n, "cpu_seconds": seconds, **found}
+                with STORE.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                print(name, method, n, f"{seconds} s", flush=True)
+
+
+def table():
+    """The stored runs as Markdown: power at each n, then the errors."""
+    records = stored()
+    lines = [
+        "| data | method | n tested | observed | predicted, all held-out sets "
+        "| predicted, each set: median (10 to 90 %) |",
+        "|---|---|---|---|---|---|",
+    ]
+    errors = [
+        "| data | method | error with all held-out sets: mean, largest | error with one set: mean, largest "
+        "| observed in the 90 % interval |",
+        "|---|---|---|---|---|",
+    ]
+    everything = {"together": [], "sets": [], "inside": []}
+
+    def row(label, found):
+        together, sets, inside = (np.concatenate(found[key]) for key in ("together", "sets", "inside"))
+        errors.append(
+            f"| {label} | {together.mean():.3f}, {together.max():.3f} | {sets.mean():.3f}, {sets.max():.3f} "
+            f"| {inside.mean():.0%} |"
+        )
+
+    for name, grid in GRID.items():
+        for method in METHODS:
+            predicted = records[name, method, 0]
+            rates = np.array([records[name, method, n]["rejections"] / TESTS for n in grid])
+            sets, together = np.array(predicted["sets"]), np.array(predicted["together"])
+            ends = np.array(predicted["intervals"])  # (sets, n, 2)
+            for k, n in enumerate(grid):
+                low, middle, high = np.quantile(sets[:, k], (0.1, 0.5, 0.9))
+                lines.append(
+                    f"| {name} | {method} | {n} | {rates[k]:.3f} | {together[k]:.3f} "
+                    f"| {middle:.2f} ({low:.2f} to {high:.2f}) |"
+                )
+            found = {
+                "together": [np.abs(together - rates)],
+                "sets": [np.abs(sets - rates).ravel()],
+                "inside": [((ends[..., 0] <= rates) & (rates <= ends[..., 1])).ravel()],
+            }
+            row(f"{name} | {method}", found)
+            for key, values in found.items():
+                everything[key] += values
+    row("all | both", everything)
+    return "\n".join([*lines, "", *errors])
+
+
+def plot():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    blue, orange, grey = "#0072B2", "#D55E00", "#555555"  # of Okabe and Ito, told apart by everybody
+    records = stored()
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), sharey=True, constrained_layout=True)
+    for row, name in zip(axes, GRID, strict=True):
+        for axis, method in zip(row, METHODS, strict=True):
+            predicted, grid = records[name, method, 0], list(CURVE[name])
+            middle, low, high = np.array(predicted["first curve"]).T
+            axis.fill_between(grid, low, high, color=blue, alpha=0.18, lw=0, label="its 90 % interval")
+            axis.plot(grid, middle, color=blue, lw=2, label="predicted from one held-out set")
+            together = f"predicted from {HELD_OUT} held-out sets together"
+            axis.plot(grid, predicted["together curve"], color=grey, lw=1.8, ls="--", label=together)
+            counts = np.array([records[name, method, n]["rejections"] for n in GRID[name]])
+            ends = np.array([stats.binomtest(int(c), TESTS).proportion_ci(0.95) for c in counts]).T
+            rates = counts / TESTS
+            axis.errorbar(
+                GRID[name],
+                rates,
+                yerr=np.maximum(0, [rates - ends[0], ends[1] - rates]),
+                fmt="o",
+                color=orange,
+                ms=5,
+                capsize=3,
+                label=f"observed in {TESTS} test sets, 95 % bars",
+            )
+            axis.set_title(f"{NAMES[name]}: {method}", fontsize=11)
+            axis.set_xlim(0, max(grid))
+            axis.set_ylim(-0.03, 1.03)
+            axis.axvline(TRAIN[name], color="#bbbbbb", lw=1, zorder=0)
+            axis.grid(axis="y", color="#e6e6e6")
+            axis.set_axisbelow(True)
+            axis.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel("power at level 0.05")
+    for axis in axes[1]:
+        axis.set_xlabel("points tested in each sample, n = m")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    order = [labels.index(label) for label in sorted(labels, key=lambda text: (text[0] != "o", text[0] == "i"))]
+    figure.legend(
+        [handles[k] for k in order],
+        [labels[k] for k in order],
+        loc="outside upper center",
+        ncols=2,
+        frameon=False,
+        fontsize=10,
+    )
+    PICTURE.parent.mkdir(exist_ok=True)
+    figure.savefig(PICTURE, dpi=130)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "table", "plot"])
+    chosen = parser.parse_args().command
+    if chosen == "run":
+        run()
+    elif chosen == "plot":
+        plot()
+    else:
+        print(table())
