@@ -4,7 +4,7 @@
 
 Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on
 it), and tests with 99 permutations. The limits allow a false alarm once in a million; where p-values can
-tie (discrete data), only the upper one is a law.
+tie (discrete data), only the upper one is a law. Limiting laws are not exact at any size: their level is reported.
 """
 
 from __future__ import annotations
@@ -13,22 +13,38 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.stats import binom
 
+from sklearn.linear_model import LogisticRegression
+
 import twosample
-from twosample import MMD, ConvNet, Gaussian, Permutation, TwoSampleTest
+from twosample import (
+    ABLATIONS,
+    MMD,
+    Asymptotic,
+    ConvNet,
+    Gaussian,
+    HotellingT2,
+    MeanEmbedding,
+    PairSwap,
+    Permutation,
+    Spectral,
+    TwoSampleTest,
+)
 
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Case:
-    """A test, what it is given under the null, and whether its p-values can tie."""
+    """A test, what it is given under the null, whether its p-values can tie, and whether it is exact."""
 
     test: TwoSampleTest
     data: str
     sizes: tuple[int, int]
     ties: bool = False
+    exact: bool = True
 
 
 def draw(data, sizes, rng):
@@ -52,6 +68,19 @@ def quick(test_of, **options):
 
 def fixed(calibration=None, estimator="unbiased"):
     return TwoSampleTest(Gaussian(0.5), statistic=MMD(estimator), calibration=calibration or Permutation(99))
+
+
+def features(test_of, count=5):
+    return test_of(count, permutations=99, steps=4, restarts=1)
+
+
+def law(test_of):
+    return test_of(asymptotic=True, steps=4, restarts=1)
+
+
+def given_locations(statistic=HotellingT2(), calibration=Permutation(99)):
+    locations = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
+    return TwoSampleTest(MeanEmbedding(locations, Gaussian(1.0)), statistic=statistic, calibration=calibration)
 
 
 CASES = {
@@ -81,6 +110,55 @@ CASES = {
     "biased 20+30": Case(fixed(estimator="biased"), "gaussian", (20, 30)),
     "paired 25+25": Case(fixed(estimator="paired"), "gaussian", (25, 25)),
     "paired, bins of 3, 35+35": Case(fixed(Permutation(99, bins=10), estimator="paired"), "gaussian", (35, 35)),
+    "mmd-d gaussian 200+200": Case(quick(twosample.mmd_d), "gaussian", (200, 200)),
+    "mmd-o gaussian 200+120": Case(quick(twosample.mmd_o), "gaussian", (200, 120)),
+    "mmd-mkl gaussian 40+40": Case(twosample.mmd_mkl(permutations=99), "gaussian", (40, 40)),
+    "mmd-mkl gaussian 60+24": Case(twosample.mmd_mkl(permutations=99), "gaussian", (60, 24)),
+    "mmd-block gaussian 60+60": Case(quick(twosample.mmd_block), "gaussian", (60, 60)),
+    "mmd-block gaussian 200+90": Case(quick(twosample.mmd_block), "gaussian", (200, 90)),
+    "mmd-block, normal law 200+200": Case(
+        twosample.mmd_block(steps=4, asymptotic=True), "gaussian", (200, 200), exact=False
+    ),
+    "me gaussian 60+60": Case(features(twosample.me, 2), "gaussian", (60, 60)),
+    "me gaussian 200+200, 100 to test": Case(features(twosample.me), "gaussian", (200, 200)),
+    "me gaussian 90+50": Case(features(twosample.me, 3), "gaussian", (90, 50)),
+    "me discrete 60+40": Case(given_locations(), "discrete", (60, 40), ties=True),
+    "me, chi-squared 200+200, 100 to test": Case(law(twosample.me), "gaussian", (200, 200), exact=False),
+    "scf gaussian 60+60": Case(features(twosample.scf, 2), "gaussian", (60, 60)),
+    "scf gaussian 200+200, 100 to test": Case(features(twosample.scf), "gaussian", (200, 200)),
+    "scf gaussian 90+50": Case(features(twosample.scf, 2), "gaussian", (90, 50)),
+    "scf, chi-squared 200+200, 100 to test": Case(law(twosample.scf), "gaussian", (200, 200), exact=False),
+    "T-squared of pairs by swaps 40+40": Case(
+        given_locations(HotellingT2(paired=True), PairSwap(99)), "gaussian", (40, 40)
+    ),
+    "T-squared, chi-squared, unequal 90+50": Case(
+        given_locations(HotellingT2(), Asymptotic()), "gaussian", (90, 50), exact=False
+    ),
+    "c2st-s, binomial law 60+60": Case(
+        twosample.c2st_s(steps=4, asymptotic=True), "gaussian", (60, 60), ties=True, exact=False
+    ),
+    "c2st-s, binomial law 80+40": Case(
+        twosample.c2st_s(steps=4, asymptotic=True), "gaussian", (80, 40), ties=True, exact=False
+    ),
+    "c2st-s, greater 60+24": Case(quick(twosample.c2st_s, alternative="greater"), "gaussian", (60, 24), ties=True),
+    "c2st-l, greater 60+24": Case(quick(twosample.c2st_l, alternative="greater"), "gaussian", (60, 24)),
+    "c2st-l, probability 40+30": Case(quick(twosample.c2st_l, probability=True), "gaussian", (40, 30)),
+    "c2st-l, scikit-learn 60+24": Case(
+        twosample.c2st_l(classifier=LogisticRegression(), permutations=99), "gaussian", (60, 24)
+    ),
+    "c2st-s, scikit-learn 60+24": Case(
+        twosample.c2st_s(classifier=LogisticRegression(), permutations=99), "gaussian", (60, 24), ties=True
+    ),
+    "swaps, paired 25+25": Case(fixed(PairSwap(99), "paired"), "gaussian", (25, 25)),
+    "swaps, biased 30+20": Case(fixed(PairSwap(99), "biased"), "gaussian", (30, 20)),
+    "swaps, bins of 3, discrete 35+35": Case(fixed(PairSwap(99, bins=10), "paired"), "discrete", (35, 35), ties=True),
+    "spectral 40+40": Case(fixed(Spectral(499)), "gaussian", (40, 40), exact=False),
+    "spectral 200+120": Case(fixed(Spectral(499)), "gaussian", (200, 120), exact=False),
+    **{
+        f"{column} gaussian 40+40": Case(quick(twosample.ablation, column=column), "gaussian", (40, 40))
+        for column in ABLATIONS
+        if column not in ("S+C", "L+C", "D+J")  # c2st-s, c2st-l and mmd-d
+    },
 }
 
 
@@ -95,6 +173,8 @@ def rejections(case: Case, runs: int, seed: int) -> int:
 
 def limits(case: Case, runs: int) -> tuple[int, int]:
     """The numbers of rejections that an exact test stays within but for once in a million."""
+    if not case.exact:
+        return 0, runs
     low, high = binom.ppf(5e-7, runs, ALPHA), binom.isf(5e-7, runs, ALPHA)
     return (0 if case.ties else int(low)), int(high)
 
@@ -109,5 +189,6 @@ if __name__ == "__main__":
         low, high = limits(CASES[name], runs)
         found = rejections(CASES[name], runs, seed=number)
         failed |= not low <= found <= high
-        print(f"| {name} | {runs} | {found} | {found / runs:.3f} | {low} to {high} |", flush=True)
+        allowed = f"{low} to {high}" if CASES[name].exact else "reported: asymptotic"
+        print(f"| {name} | {runs} | {found} | {found / runs:.3f} | {allowed} |", flush=True)
     sys.exit(failed)

@@ -4,7 +4,7 @@
     python benchmarks/predicted_power.py table
     python benchmarks/predicted_power.py plot
 
-Each method is fitted once on the paper's training size. Twenty held-out sets of that size give one prediction each:
+Each method is fitted once on the paper's training size. A hundred held-out sets of that size give one prediction each:
 the first is what a user would have, all of them show its spread, and their moments averaged show what is left when
 the moments are known well: the error of the formula. Observed is the share of 200 fresh test sets of n + n points with
 p <= 0.05. One JSON line is appended to benchmarks/results/predicted_power.jsonl for each finished part, so a run can
@@ -34,7 +34,7 @@ METHODS = ("mmd-d", "mmd-o")
 TRAIN = {"blob": 360, "hdgm": 2000}
 GRID = {"blob": (50, 100, 200, 300, 500), "hdgm": (250, 500, 1000, 2000, 3000)}
 CURVE = {"blob": range(20, 521, 20), "hdgm": range(100, 3101, 100)}
-HELD_OUT, TESTS = 20, 200
+HELD_OUT, TESTS = 100, 200
 NAMES = {"blob": "Blob-D", "hdgm": "HDGM-D, 10 dimensions"}
 
 

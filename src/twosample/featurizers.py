@@ -373,8 +373,9 @@ class SklearnClassifier(nn.Module):
     """A score for each point by a scikit-learn classifier or pipeline, positive where it looks like one of X.
 
     The score is its `decision_function` or, without one, the logit of its probability, clipped. Both samples weigh
-    the same, by sample weights where the classifier takes them. It sees the points as the library encodes them:
-    numbers standardised, categories as indicators. What randomness it uses comes from the seed of the test.
+    the same: probabilities are corrected for the sizes, other scores get sample weights where they are taken. It sees
+    the points as the library encodes them: numbers standardised, categories as indicators. What randomness it uses
+    comes from the seed of the test.
 
     Parameters
     ----------
@@ -411,12 +412,11 @@ class SklearnClassifier(nn.Module):
         order = torch.randperm(n + m, generator=generator).numpy()  # some split off the last rows for early stopping
         steps = getattr(estimator, "steps", None)  # of a pipeline
         last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
-        weights = {}
-        if has_fit_parameter(last, "sample_weight"):
+        weights, by_probability = {}, _scores_by(estimator) == "predict_proba"
+        if has_fit_parameter(last, "sample_weight") and not by_probability:
             weights = {f"{prefix}sample_weight": np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))[order]}
         self.fitted = estimator.fit(points[order], labels[order], **weights)
-        by_probability = _scores_by(estimator) == "predict_proba"
-        self.shift = math.log(n / m) if by_probability and not weights else 0.0
+        self.shift = math.log(n / m) if by_probability else 0.0
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 1)."""
