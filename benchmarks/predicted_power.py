@@ -166,7 +166,7 @@ def plot():
         for axis, method in zip(row, METHODS, strict=True):
             predicted, grid = records[name, method, 0], list(CURVE[name])
             middle, low, high = np.array(predicted["first curve"]).T
-            axis.fill_between(grid, low, high, color=blue, alpha=0.18, lw=0, label="its 90 % interval")
+            axis.fill_between(grid, low, high, color=blue, alpha=0.18, lw=0, label="90 % interval from that one set")
             axis.plot(grid, middle, color=blue, lw=2, label="predicted from one held-out set")
             together = f"predicted from {HELD_OUT} held-out sets together"
             axis.plot(grid, predicted["together curve"], color=grey, lw=1.8, ls="--", label=together)
@@ -186,7 +186,7 @@ def plot():
             axis.set_title(f"{NAMES[name]}: {method}", fontsize=11)
             axis.set_xlim(0, max(grid))
             axis.set_ylim(-0.03, 1.03)
-            axis.axvline(TRAIN[name], color="#bbbbbb", lw=1, zorder=0)
+            axis.axvline(TRAIN[name], color="#bbbbbb", lw=1, zorder=0, label="size of a held-out set")
             axis.grid(axis="y", color="#e6e6e6")
             axis.set_axisbelow(True)
             axis.spines[["top", "right"]].set_visible(False)
@@ -194,14 +194,15 @@ def plot():
     for axis in axes[1]:
         axis.set_xlabel("points tested in each sample, n = m")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    order = [labels.index(label) for label in sorted(labels, key=lambda text: (text[0] != "o", text[0] == "i"))]
+    order = [next(k for k, text in enumerate(labels) if text.startswith(t)) for t in ("obs", "predicted from one")]
+    order += [k for k in range(len(labels)) if k not in order]
     figure.legend(
         [handles[k] for k in order],
         [labels[k] for k in order],
         loc="outside upper center",
-        ncols=2,
+        ncols=3,
         frameon=False,
-        fontsize=10,
+        fontsize=9,
     )
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=130)

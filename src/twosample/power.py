@@ -115,8 +115,8 @@ class PredictedPower:
         points would make a better one.
         """
         n, m = self._sizes(n, m)
-        mean = max(0.0, self.mmd2) + self._bias(n, m)  # an estimate below 0 speaks for 0, which MMD^2 is at least
-        return asymptotic_power(mean, self.deviation(n, m), self.threshold(n, m, alpha))
+        here = self._at(self.mmd2)
+        return asymptotic_power(here.mmd2 + here._bias(n, m), here.deviation(n, m), self.threshold(n, m, alpha))
 
     def power_interval(
         self, n: int, m: int | None = None, alpha: float = ALPHA, *, confidence: float = 0.9
@@ -164,12 +164,18 @@ class PredictedPower:
     ) -> DetectableEffect:
         """The smallest MMD, by this kernel, that a test on n and m points finds with a wanted power.
 
-        The variance is held at what it is here; that of a smaller difference would be smaller.
+        The variance is that of the difference at hand; for a smaller one its first order shrinks with MMD^2.
         """
         _check_share("power", power)
         n, m = self._sizes(n, m)
-        wanted = self.threshold(n, m, alpha) + NormalDist().inv_cdf(power) * self.deviation(n, m)
-        mmd2 = max(0.0, wanted - self._bias(n, m))
+        least, z = self.threshold(n, m, alpha) - self._bias(n, m), NormalDist().inv_cdf(power)
+        mmd2 = least + z * self.deviation(n, m)
+        if mmd2 < self.mmd2 and self.mmd2 > 0:
+            # mmd2 = least + z sqrt(slope mmd2 + second), which is quadratic
+            slope, second = max(0.0, self._first(n, m)) / self.mmd2, self._at(0.0).deviation(n, m) ** 2
+            middle = least + z * z * slope / 2
+            mmd2 = middle + math.copysign(math.sqrt(max(0.0, middle**2 - least**2 + z * z * second)), z)
+        mmd2 = max(0.0, mmd2)
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
     def __str__(self) -> str:
@@ -215,11 +221,19 @@ class PredictedPower:
         """The same with MMD^2 at either end of its interval."""
         _check_share("confidence", confidence)
         width = NormalDist().inv_cdf(0.5 + confidence / 2) * self.standard_error
-        # One with MMD^2 below, one with it above; the standard error stays.
-        return (
-            dataclasses.replace(self, mmd2=self.mmd2 - width),
-            dataclasses.replace(self, mmd2=self.mmd2 + width),
-        )
+        return self._at(self.mmd2 - width), self._at(self.mmd2 + width)
+
+    def _at(self, mmd2: float) -> PredictedPower:
+        """The same for another MMD^2; 0 for one below 0.
+
+        Without a difference the witness is 0 and so is the first order of the variance. A difference e times as large,
+        as when a part e of the points of Q are as they are here and the others are of P, has e^2 times the MMD^2 and
+        e^2 times the variance of the witness. Upwards that one is kept as it is: a ratio to an MMD^2 near 0 is noise.
+        """
+        mmd2 = max(0.0, mmd2)
+        factor = min(1.0, mmd2 / self.mmd2) if self.mmd2 > 0 else float(mmd2 > 0)
+        x, y = self.first_order
+        return dataclasses.replace(self, mmd2=mmd2, first_order=(factor * x, factor * y))
 
 
 def predict_power(result: TwoSampleResult) -> PredictedPower:
@@ -299,7 +313,7 @@ def corollary_split(total: int, *, half_at: int = 1000) -> int:
     Examples
     --------
     >>> [corollary_split(total) for total in (1000, 10_000, 100_000)]
-    [500, 3133, 19155]
+    [500, 3132, 19150]
     """
     for name, value in (("total", total), ("half_at", half_at)):
         if not isinstance(value, Integral) or value < 2 * _LEAST_POINTS:
