@@ -154,7 +154,7 @@ def plan(
     a test of other samples like these would find their difference, and how many rows it takes to find it as often as
     --power says.
 
-    Every number comes with the interval that holds it with confidence 0.9. From few rows it is wide.
+    Rows and power come with the interval that holds them with confidence 0.9. From few rows it is wide.
 
     The exit status is 0 when there is an answer, whatever it is, and 2 when there is none.
 
