@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.stats import binom
-
 from sklearn.linear_model import LogisticRegression
 
 import twosample
@@ -78,9 +77,13 @@ def law(test_of):
     return test_of(asymptotic=True, steps=4, restarts=1)
 
 
-def given_locations(statistic=HotellingT2(), calibration=Permutation(99)):
+def given_locations(statistic=None, calibration=None):
     locations = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
-    return TwoSampleTest(MeanEmbedding(locations, Gaussian(1.0)), statistic=statistic, calibration=calibration)
+    return TwoSampleTest(
+        MeanEmbedding(locations, Gaussian(1.0)),
+        statistic=statistic or HotellingT2(),
+        calibration=calibration or Permutation(99),
+    )
 
 
 CASES = {

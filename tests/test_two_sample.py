@@ -301,7 +301,11 @@ def test_repr_of_a_test_is_code():
         (lambda X, Y: twosample.two_sample_test(X, Y[:, :1]), InputError, "X has 2 columns but Y has 1"),
         (lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1], Y), InputError, "X has 1 row to test"),
         (lambda X, Y: MMD("cubic"), IncompatibleParts, r"MMD\('cubic'\) does not exist; use one of unbiased, biased"),
-        (lambda X, Y: TwoSampleTest(MLP(2)), IncompatibleParts, "compares points by a kernel, but the representation is a MLP"),
+        (
+            lambda X, Y: TwoSampleTest(MLP(2)),
+            IncompatibleParts,
+            "compares points by a kernel, but the representation is a MLP",
+        ),
         (
             lambda X, Y: TwoSampleTest(OnFeatures(torch.nn.Identity(), Linear()), learning=Learning(PowerCriterion())),
             IncompatibleParts,

@@ -46,8 +46,18 @@ from .kernels import (
     median_bandwidth,
 )
 from .learning import Learning
+from .locations import Locations, locations
 from .methods import ABLATIONS, METHODS, ablation, c2st_l, c2st_s, me, mmd_block, mmd_d, mmd_median, mmd_mkl, mmd_o, scf
 from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from .power import (
+    DetectableEffect,
+    PredictedPower,
+    SplitChoice,
+    SplitRow,
+    choose_split,
+    corollary_split,
+    predict_power,
+)
 from .products import block_sums, row_sums
 from .result import Effect, TrainingLog, TwoSampleResult
 from .samples import Samples, as_samples
@@ -68,6 +78,7 @@ __all__ = [
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
+    "DetectableEffect",
     "Effect",
     "Explanation",
     "FittedTest",
@@ -82,6 +93,7 @@ __all__ = [
     "Laplace",
     "Learning",
     "Linear",
+    "Locations",
     "MeanDiscrepancy",
     "MeanEmbedding",
     "MissingDependency",
@@ -90,6 +102,7 @@ __all__ = [
     "PairSwap",
     "Permutation",
     "PowerCriterion",
+    "PredictedPower",
     "Probability",
     "ResidualMLP",
     "Samples",
@@ -97,6 +110,8 @@ __all__ = [
     "SklearnClassifier",
     "SmoothCharacteristic",
     "Spectral",
+    "SplitChoice",
+    "SplitRow",
     "TellingRow",
     "TrainingError",
     "TrainingLog",
@@ -110,7 +125,10 @@ __all__ = [
     "block_sums",
     "c2st_l",
     "c2st_s",
+    "choose_split",
+    "corollary_split",
     "explain",
+    "locations",
     "me",
     "median_bandwidth",
     "mmd_block",
@@ -118,6 +136,7 @@ __all__ = [
     "mmd_median",
     "mmd_mkl",
     "mmd_o",
+    "predict_power",
     "row_sums",
     "scf",
     "two_sample_test",

@@ -670,14 +670,14 @@ def _telling(
                 row=int(number),
                 contribution=contribution,
                 share=contribution / result.statistic if result.statistic > 0 else None,
-                values=_values(samples.schema, scaling, point) if table else {},
+                values=row_values(samples.schema, scaling, point) if table else {},
                 pixels=None if table else _pixels(samples.schema, scaling, point),
             )
         )
     return tuple(found)
 
 
-def _values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
+def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
     """A scaled row of a table as the user wrote it."""
     values: dict[str, Value] = {}
     for column, place in _places(schema):

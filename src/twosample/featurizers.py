@@ -479,9 +479,10 @@ class MeanEmbedding(FeatureMap):
         A Gaussian with an open bandwidth if None.
     fixed
         The kernel is trained already: it is neither started nor trained, and its batch normalisations are frozen.
+        Locations that training moves then start from those that `select` takes.
     select
-        Take the locations from the training points, one after another, each the best beside those before it, instead
-        of drawing them for training to move.
+        Take the locations from the training points, one after another, each the best beside those before it, and
+        leave them there; `chosen` then has their places among those of X, then of Y.
     """
 
     def __init__(
@@ -502,6 +503,7 @@ class MeanEmbedding(FeatureMap):
             locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0), requires_grad=not select
         )
         self.given = given
+        self.chosen: tuple[int, ...] = ()
         self._median = math.nan
 
     def train(self, mode: bool = True) -> MeanEmbedding:
@@ -521,7 +523,7 @@ class MeanEmbedding(FeatureMap):
         self._start_kernel(pooled, generator)
         if self.given:
             return
-        if self.select:
+        if self.select or self.fixed:  # drawn elsewhere, a location may be too far from all points for a fixed kernel
             self._put(self._selected(x, y, generator))
         elif self.count == 1:
             self._put(_gaussian_draws(pooled, 1, generator))
@@ -568,6 +570,7 @@ class MeanEmbedding(FeatureMap):
                         f = torch.cat([before, column[:, None]], 1)
                         gains.append(noncentrality(f[:n], f[n:], 1e-5))
                 chosen.append(int(among[int(torch.stack(gains).argmax())]))
+        self.chosen = tuple(chosen)
         return pooled[chosen]
 
     def forward(self, points: Tensor) -> Tensor:

@@ -128,7 +128,9 @@ class FittedTest:
             name, size = ("X", n) if n < 2 else ("Y", m)
             raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
         device = next((p.device for p in self.representation.parameters()), torch.device("cpu"))
-        scaled = self.scaling.apply(samples, device=device)
+        return self._test_scaled(self.scaling.apply(samples, device=device), streams, progress)
+
+    def _test_scaled(self, scaled: Samples, streams: Streams, progress: bool | None) -> TwoSampleResult:
         outcome = self.spec.calibration(
             self.spec.statistic,
             self.representation,
@@ -143,7 +145,7 @@ class FittedTest:
             null_distribution=outcome.values[1:].numpy(),
             method=self.spec.name,
             calibration=outcome.description,
-            sizes=(n, m),
+            sizes=scaled.sizes,
             train_sizes=self.train_sizes,
             effect=self.spec.statistic.effect(outcome.prepared, float(outcome.values[0]), outcome.threshold),
             training=self.training,
