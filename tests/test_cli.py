@@ -19,6 +19,8 @@ import twosample
 from twosample import api, cli
 from twosample.errors import InputError, InputWarning, TrainingError
 
+ROOT = Path(__file__).parents[1]
+
 QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
 
 
@@ -96,16 +98,21 @@ def test_a_run_can_be_repeated_from_the_seed_it_shows(folder):
 
 
 def test_methods_lists_the_catalogue():
-    lines = call("methods").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(twosample.METHODS)
-    assert all(len(line.split()) > 4 for line in lines)
+    shown = call("methods").stdout
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines()]
+    assert rows[0] == ["method", "good at", "cost to train; to test", "calibration", "reference"]
+    assert [row[0] for row in rows[2:]] == list(twosample.METHODS)
+    assert all(len(row) == 5 and all(row) for row in rows[2:])
+    assert shown in (ROOT / "docs" / "methods.md").read_text()
+    references = (ROOT / "docs" / "the-model.md").read_text()
+    assert all(f"[{row[4]}]" in references for row in rows[2:])
 
 
 def test_version():
     assert call("--version").stdout == f"twosample {twosample.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [(), ("test",), ("methods",)])
+@pytest.mark.parametrize("words", [(), ("test",), ("plan",), ("methods",)])
 def test_help_has_an_example(words):
     done = call(*words, "--help")
     _, examples = done.stdout.split("Example", 1)

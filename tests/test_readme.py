@@ -13,9 +13,17 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_python_in_readme_gives_what_it_shows():
-    results = doctest.testfile(str(ROOT / "README.md"), module_relative=False, optionflags=doctest.ELLIPSIS)
+@pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])
+def test_python_in_the_pages_gives_what_it_shows(page):
+    results = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert results.attempted > 5 and results.failed == 0
+
+
+def test_the_table_of_the_catalogue_is_what_the_stored_runs_give():
+    script = [sys.executable, ROOT / "benchmarks" / "power.py", "catalogue", "--no-run"]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in (ROOT / "docs" / "methods.md").read_text()
+    assert "| ? |" not in done.stdout  # every difference of more than two standard errors has its reason
 
 
 @pytest.mark.parametrize("line", re.findall(r"^\$ twosample (.+)$", README, re.MULTILINE))

@@ -204,19 +204,16 @@ def plan(
 
 
 def methods() -> None:
-    """List the methods that --method takes.
+    """List the methods that --method takes: what each is good at, what it costs for n points, how it is calibrated.
 
     \b
     Example:
       twosample methods
     """
     with _sentences():
-        from .methods import METHODS
+        from .methods import methods_table
 
-        width = max(map(len, METHODS))
-        for name, method in METHODS.items():
-            first = next(iter((method.__doc__ or "").strip().splitlines()), "")
-            typer.echo(f"{name:{width}}  {first}".rstrip())
+        typer.echo(methods_table())
 
 
 def _tested(

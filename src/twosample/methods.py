@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -278,3 +278,42 @@ METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
     }
 )
 """Every method by the name that `two_sample_test` and the command line take."""
+
+
+class About(NamedTuple):
+    """What to know of a method when choosing one."""
+
+    good_at: str
+    cost: str  # in n points a sample, to train and to test
+    calibration: str
+    reference: str
+
+
+ABOUT: Mapping[str, About] = MappingProxyType(
+    {
+        "mmd-d": About("differences of any shape, tables and images", "batches; n^2", "permutations", "Liu2020"),
+        "mmd-o": About("differences of one scale, quickly", "batches; n^2", "permutations", "Sutherland2017"),
+        "mmd-mkl": About("differences of several scales, no descent", "b^2; n^2", "permutations", "Liu2020"),
+        "mmd-median": About(
+            "differences as wide as the data, all points tested", "none; n^2", "permutations", "Gretton2012"
+        ),
+        "mmd-block": About("millions of points, at some loss", "batches; n^1.5", "swaps, or normal law", "Zaremba2013"),
+        "me": About("where samples differ, any size", "n; n", "permutations, or chi-squared", "Jitkrittum2016"),
+        "scf": About("fine periodic structure, any size", "n; n", "permutations, or chi-squared", "Jitkrittum2016"),
+        "c2st-s": About("an accuracy, easy to explain", "batches; n", "permutations, or binomial law", "LopezPaz2017"),
+        "c2st-l": About("mean scores, any scikit-learn model", "batches; n", "permutations", "ChengCloninger2019"),
+    }
+)
+"""What `twosample methods` prints."""
+
+
+def methods_table() -> str:
+    """The catalogue as a Markdown table: method, what it is good at, cost in n, calibration, reference."""
+    head = ("method", "good at", "cost to train; to test", "calibration", "reference")
+    rows = [head, *((name, *about) for name, about in ABOUT.items())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = [
+        "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
