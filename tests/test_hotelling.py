@@ -188,6 +188,12 @@ def test_too_few_points_for_the_features_is_a_sentence():
 # Starting points
 
 
+def test_me_and_scf_are_two_feature_maps_and_one_statistic():
+    me, scf = twosample.me(), twosample.scf()
+    assert me.statistic == scf.statistic == HotellingT2() and me.learning == scf.learning
+    assert type(me.representation) is MeanEmbedding and type(scf.representation) is SmoothCharacteristic
+
+
 @pytest.mark.parametrize(("n", "d"), [(40, 3), (5, 9)])
 def test_draws_follow_the_shrunk_covariance(n, d):
     data = points(n, columns=d, seed=3) * torch.linspace(0.2, 2, d, dtype=torch.float64)
@@ -215,6 +221,7 @@ def test_images_of_12288_pixels_work():
     result = twosample.me(2, steps=20, restarts=1, permutations=99).run(X, Y, rng=0)
     assert result.fitted.representation.locations.shape == (2, 3, 64, 64)
     assert 0 < result.pvalue <= 1
+    assert 0 < twosample.scf(2, steps=20, restarts=1, permutations=99).run(X, Y, rng=0).pvalue <= 1
 
 
 # Learning

@@ -100,6 +100,9 @@ def run(
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")
+    ] = False,
     fail_on_reject: Annotated[
         bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
     ] = False,
@@ -116,19 +119,28 @@ def run(
       twosample test reference.csv today.csv
       twosample test real.npy generated.npy --seed 0 --json
       twosample test yesterday.parquet today.parquet --quiet --fail-on-reject
+      twosample test yesterday.parquet today.parquet --explain
     """
     with _sentences(a, b):
         result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet)
         reject = result.reject(alpha)
         if (problem := _too_few(result, alpha)) is not None:
             warnings.warn(problem, UserWarning, stacklevel=1)
+        explanation = None
+        if explain:
+            from .explain import explain as explained
+
+            explanation = explained(result, rng=facts["seed"], progress=sys.stderr.isatty() and not quiet)
         if as_json:
             record = facts | {"reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
-            typer.echo(json.dumps(_finite(record | result.to_dict() | record), allow_nan=False))
+            more = {} if explanation is None else {"explanation": explanation.to_dict()}
+            typer.echo(json.dumps(_finite(record | result.to_dict() | record | more), allow_nan=False))
         else:
             typer.echo(_verdict(result, alpha))
             if not quiet:
                 typer.echo(_details(result, facts))
+            if explanation is not None:
+                typer.echo(f"\n{explanation}")
     if reject and fail_on_reject:
         raise typer.Exit(1)
 
