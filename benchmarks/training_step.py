@@ -31,6 +31,7 @@ def textbook_criterion(kernel, x, y):
 
     n = len(x)
     phi = kernel.featurizer(torch.cat([x, y]))
+    x, y = x.flatten(1), y.flatten(1)
     k_xx, k_yy = gram(x, x, phi[:n], phi[:n]), gram(y, y, phi[n:], phi[n:])
     k_xy = gram(x, y, phi[:n], phi[n:])
     h = k_xx + k_yy - k_xy - k_xy.T

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,8 @@ class Learning:
         With validation: stop after so many steps without a better value; the best iterate is kept.
     restarts
         Trainings from different starting points, of which the best is kept.
+    schedule
+        "cosine" lets the learning rates fall to zero along a cosine; "constant" leaves them, as the paper does.
     time_budget
         Seconds for all of the training; the schedule is shortened to fit.
     pretraining
@@ -81,6 +83,7 @@ class Learning:
     validation_fraction: float = 0.0
     patience: int = 200
     restarts: int = 1
+    schedule: Literal["cosine", "constant"] = "cosine"
     time_budget: float | None = None
     pretraining: Learning | None = None
 
@@ -96,6 +99,8 @@ class Learning:
         for name in ("learning_rate", "scale_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a positive number.")
+        if self.schedule not in ("cosine", "constant"):
+            raise InputError(f"schedule is {self.schedule!r}; it must be 'cosine' or 'constant'.")
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget is {self.time_budget}; it must be a positive number of seconds, or None.")
 
@@ -300,7 +305,7 @@ class _Run:
                 if done >= 1:
                     self.stopped = f"out of time after {step - 1} steps"
                     break
-                factor = 0.5 * (1 + math.cos(math.pi * done))
+                factor = 0.5 * (1 + math.cos(math.pi * done)) if learning.schedule == "cosine" else 1.0
                 for group, rate in zip(optimiser.param_groups, rates, strict=True):
                     group["lr"] = rate * factor
                 representation.train()

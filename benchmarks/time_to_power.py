@@ -1,0 +1,249 @@
+"""CPU seconds until the deep kernel has the power it should have: the textbook on the paper's schedule, and ours.
+
+    python benchmarks/time_to_power.py run [SETTING ...] [--recipe paper default] [--trials N]
+    python benchmarks/time_to_power.py steps           measure the textbook's steps
+    python benchmarks/time_to_power.py table
+
+The textbook is plain autograd on dense matrices, 1000 full-batch epochs (images: 2000 epochs in batches of 100 + 100)
+with the starting values and learning rates of the authors' code. Its CPU time is that of at least 20 measured steps
+times their number; its power is that of our tiled step on the same schedule, whose gradients are the same
+(tests/test_time_to_power.py). "default" is `mmd_d()` as it comes. A trial draws a training set, fits once and tests 100
+fresh sets of the same size, with 999 permutations. Every finished trial is one line in results/time_to_power.jsonl, so
+a run can be stopped and continued. One thread for each process: OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from training_step import textbook_criterion
+
+import twosample
+from twosample import MLP, ConvNet, DeepKernel, Gaussian, Learning, PowerCriterion, TwoSampleTest
+from twosample.bench import datasets
+from twosample.samples import Scaling
+
+STORE = Path(__file__).parent / "results" / "time_to_power.jsonl"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A data set at a size, and how the authors train on it; bandwidths in the units of their data."""
+
+    data: str
+    n: int  # points of each sample, to train and again to test
+    width: int
+    rate: float
+    eps: float
+    sigma_phi: float
+    sigma_q: float
+    trials: int = 5
+    dimension: int = 0
+    larger: bool = False
+    steps: int = 1000
+    batch: int = 10**9
+
+
+def tabular(data, n, width, rate, eps, s_phi, s_q, **more):
+    """The authors write exp(-D / s), that is s = 2 sigma^2."""
+    return Setting(data, n, width, rate, eps, math.sqrt(s_phi / 2), math.sqrt(s_q / 2), **more)
+
+
+SETTINGS = {
+    "blob 20": tabular("blob", 180, 50, 5e-4, 0.5, 0.001, 0.15),
+    "blob 40": tabular("blob", 360, 50, 5e-4, 0.5, 0.001, 0.15),
+    "blob 100": tabular("blob", 900, 50, 5e-4, 0.5, 0.001, 0.15),
+    "hdgm 4000, d 10": tabular("hdgm", 2000, 30, 5e-5, 1e-10, 0.1, 20, dimension=10, larger=True),
+    "hdgm 4000, d 30": tabular("hdgm", 2000, 90, 5e-5, 1e-10, 0.1, 60, dimension=30, larger=True),
+    "higgs 3000": tabular("higgs", 1500, 20, 5e-5, 1e-10, 0.005, 8, larger=True),
+    "higgs 10000": tabular("higgs", 5000, 20, 5e-5, 1e-10, 0.005, 8, trials=2, larger=True),
+    "mnist 400": tabular("mnist", 200, 100, 1e-3, 1e-10, 0.005, 2 * 28 * 28, steps=4000, batch=100),
+}
+
+
+def pools(setting, rng):
+    """Functions that draw a training set and test sets; real data never share a row between them."""
+    if setting.data == "blob":
+        return (lambda: datasets.blob(setting.n, rng=rng),) * 2
+    if setting.data == "hdgm":
+        return (lambda: datasets.hdgm(setting.n, dimension=setting.dimension, rng=rng),) * 2
+    both = datasets.higgs() if setting.data == "higgs" else (datasets.mnist()[:60000], datasets.fake_mnist())
+    order = [rng.permutation(len(pool)) for pool in both]
+    train = tuple(pool[index[: setting.n]] for pool, index in zip(both, order, strict=True))
+    rest = [index[setting.n :] for index in order]
+
+    def test():
+        return tuple(pool[rng.choice(index, setting.n, replace=False)] for pool, index in zip(both, rest, strict=True))
+
+    return (lambda: train), test
+
+
+def paper_kernel(setting, scale):
+    """The authors' kernel at their start; `scale` is the standard deviation that our scaling divides by."""
+    network = (
+        ConvNet(width=setting.width, normalisation="batch") if setting.data == "mnist" else MLP(width=setting.width)
+    )
+    return DeepKernel(network, Gaussian(setting.sigma_phi), Gaussian(setting.sigma_q / scale), eps=setting.eps)
+
+
+def unit(setting, X, Y):
+    """What our scaling divides by, in the authors' units: theirs are the raw columns, and pixels in [-1, 1]."""
+    scale = float(Scaling.of(twosample.as_samples(X, Y)).scale.mean())
+    return scale / 127.5 if setting.data == "mnist" else scale
+
+
+def make(recipe, setting, X, Y):
+    if recipe == "default":
+        return twosample.mmd_d()
+    learning = Learning(
+        PowerCriterion(),
+        steps=setting.steps,
+        batch_size=setting.batch,
+        learning_rate=setting.rate,
+        scale_rate=setting.rate,
+        schedule="constant",
+    )
+    return TwoSampleTest(paper_kernel(setting, unit(setting, X, Y)), learning, name="mmd-d, the paper's schedule")
+
+
+def run_trial(name, recipe, trial, tests):
+    setting = SETTINGS[name]
+    seed = [trial, *name.encode()]
+    rng = np.random.default_rng(seed)
+    draw_train, draw_test = pools(setting, rng)
+    X, Y = draw_train()
+    began = time.process_time()
+    fitted = make(recipe, setting, X, Y).fit(X, Y, rng=np.random.SeedSequence(seed), progress=False)
+    seconds = time.process_time() - began
+    rejections = sum(fitted.test(*draw_test(), rng=k).reject() for k in range(tests))
+    return {
+        "setting": name,
+        "recipe": recipe,
+        "trial": trial,
+        "tests": tests,
+        "rejections": rejections,
+        "fit_cpu_seconds": round(seconds, 2),
+        "version": twosample.__version__,
+    }
+
+
+def textbook_step_seconds(name, steps):
+    """CPU seconds of one step of plain autograd, of at least 20 measured after a warm one."""
+    setting = SETTINGS[name]
+    X, Y = pools(setting, np.random.default_rng(0))[0]()
+    samples = twosample.as_samples(X, Y)
+    scaled = Scaling.of(samples).apply(samples)
+    generator = torch.Generator().manual_seed(0)
+    kernel = paper_kernel(setting, unit(setting, X, Y))
+    kernel.start(scaled.pooled(), generator)
+    optimiser = torch.optim.Adam(kernel.parameters(), lr=setting.rate)
+    x, y = scaled.x[: setting.batch], scaled.y[: setting.batch]
+
+    def step():
+        optimiser.zero_grad()
+        (-textbook_criterion(kernel, x, y)).backward()
+        optimiser.step()
+
+    step()
+    began = time.process_time()
+    for _ in range(steps):
+        step()
+    return (time.process_time() - began) / steps
+
+
+def stored():
+    lines = STORE.read_text().splitlines() if STORE.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def keep(record):
+    STORE.parent.mkdir(exist_ok=True)
+    line = json.dumps(record)
+    with STORE.open("a") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    print(line, flush=True)
+
+
+def run(names, recipes, trials, tests):
+    done = {(r["setting"], r["recipe"], r["trial"]) for r in stored() if "trial" in r}
+    for name in names:
+        for trial in range(SETTINGS[name].trials if trials is None else trials):
+            for recipe in recipes:
+                if (name, recipe, trial) not in done:
+                    keep(run_trial(name, recipe, trial, tests))
+
+
+def table():
+    """Setting, power and CPU seconds of both, ratio."""
+    records = stored()
+    lines = [
+        "| setting | trials x tests | power, textbook | power, default | textbook, CPU s | default, CPU s | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    ratios = []
+    for name, setting in SETTINGS.items():
+        rates, seconds, counts = {}, {}, {}
+        for recipe in ("paper", "default"):
+            found = [r for r in records if r["setting"] == name and r.get("recipe") == recipe]
+            rates[recipe] = [r["rejections"] / r["tests"] for r in found]
+            seconds[recipe] = [r["fit_cpu_seconds"] for r in found]
+            counts[recipe] = f"{len(found)} x {found[0]['tests']}" if found else ""
+        step = [r["step_cpu_seconds"] for r in records if r["setting"] == name and "step_cpu_seconds" in r]
+        if not rates["default"]:
+            continue
+        shown = {r: f"{np.mean(v):.3f} ± {error(v):.3f}" if v else "" for r, v in rates.items()}
+        ours = float(np.median(seconds["default"]))
+        textbook = step[-1] * setting.steps if step else math.nan
+        ratio = textbook / ours
+        ratios.append((ratio, setting.larger))
+        trials = (
+            counts["default"]
+            if counts["paper"] in ("", counts["default"])
+            else f"{counts['paper']}, {counts['default']}"
+        )
+        lines.append(
+            f"| {name} | {trials} | {shown['paper']} | {shown['default']} | {textbook:.0f} | {ours:.1f} | {ratio:.0f} |"
+        )
+    every = [ratio for ratio, _ in ratios if not math.isnan(ratio)]
+    large = [ratio for ratio, larger in ratios if larger and not math.isnan(ratio)]
+    if every and large:
+        lines += ["", f"Median ratio {np.median(every):.0f}; of the larger settings at least {min(large):.0f}."]
+    return "\n".join(lines)
+
+
+def error(values):
+    return np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else math.nan
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command")
+    runner = commands.add_parser("run")
+    runner.add_argument("settings", nargs="*", default=list(SETTINGS))
+    runner.add_argument("--recipe", nargs="+", default=["default", "paper"], choices=["default", "paper"])
+    runner.add_argument("--trials", type=int)
+    runner.add_argument("--tests", type=int, default=100)
+    stepper = commands.add_parser("steps")
+    stepper.add_argument("settings", nargs="*", default=list(SETTINGS))
+    stepper.add_argument("--steps", type=int, default=20)
+    commands.add_parser("table")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.command == "run":
+        run(options.settings, options.recipe, options.trials, options.tests)
+    elif options.command == "steps":
+        for name in options.settings:
+            seconds = textbook_step_seconds(name, options.steps)
+            keep({"setting": name, "steps": options.steps, "step_cpu_seconds": round(seconds, 5)})
+    else:
+        print(table())
