@@ -43,6 +43,8 @@ _CACHE_ROWS = 512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at 
 _TILES_ALIVE = 12  # at most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel
 _NOTICEABLE_POINTS = 10_000  # comparing fewer takes about a second
 _KEPT_VALUES = 2**21  # so many kernel values, or fewer, are kept for the backward pass instead of computed again
+_GROUPS = 32  # block sums are made of pairs of so many groups of strips, of more where a group would have
+_GROUP_STRIPS = 32  # more strips than this: about a second of work for a pair of them, on 2 x 16384 points
 
 
 class TiledKernel(Protocol):
@@ -54,6 +56,29 @@ class TiledKernel(Protocol):
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
     def tile_parameters(self) -> tuple[Tensor, ...]: ...
+
+
+class Workers(Protocol):
+    """Who does pieces of work that do not depend on each other: this process, or others (`cluster.DaskWorkers`)."""
+
+    def share(self, value: Any) -> Any:
+        """What stands for `value` among the arguments of `map`; where it has to travel, it does so once."""
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """`function(*each)` for each of `arguments`, in their order."""
+
+
+class _Here:
+    """The process itself, one piece after the other."""
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        return itertools.starmap(function, arguments)
+
+
+HERE: Workers = _Here()
 
 
 def accumulator(device: torch.device) -> torch.dtype:
@@ -232,6 +257,16 @@ class _Strip:
     size: int
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Embedded points of several strips, strip after strip: what somebody needs who compares them."""
+
+    z: Embedded
+    weights: Tensor  # (c, points)
+    strips: list[tuple[slice, Tensor, int]]  # where it stands, its bins as numbered within the group, their size
+    bins: int  # how many
+
+
 def block_sums(
     kernel: TiledKernel,
     points: Tensor | Embedded,
@@ -269,10 +304,13 @@ def block_and_row_sums(
     diagonal: bool = True,
     memory: int = DEFAULT_MEMORY,
     progress: bool | None = False,
+    workers: Workers | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`block_sums`, and on the way K @ weights for (N, c) weights: (S, S) and (N, c), in float64, without gradient.
 
-    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder.
+    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder. `workers` compare the
+    points; None means this process. The result is the same to the bit wherever the tiles are: on processors of one
+    kind, with one thread (a matrix product rounds as its threads share it).
     """
     _keep_freed_memory()
     if progress is None and len(bins) < _NOTICEABLE_POINTS:
@@ -288,19 +326,64 @@ def block_and_row_sums(
         w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         rows = torch.zeros(w.shape, dtype=total, device=device)
         strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
-        with bar("comparing", len(strips) * (len(strips) + 1) // 2, progress) as tick:
-            for i, j in itertools.combinations_with_replacement(strips, 2):
-                tile = kernel.tile(_rows(z, i.points), _rows(z, j.points))
-                if i is j and not diagonal:
-                    tile.fill_diagonal_(0)
-                block = tile.reshape(i.size, len(i.bins), j.size, len(j.bins)).sum(0).sum(1, dtype=total)
-                blocks.index_put_((i.bins[:, None], j.bins[None, :]), block, accumulate=True)
-                rows[:, i.points] += w[:, j.points] @ tile.T
-                if i is not j:
-                    blocks.index_put_((j.bins[:, None], i.bins[None, :]), block.T, accumulate=True)
-                    rows[:, j.points] += w[:, i.points] @ tile
+        # Who does the work has no say in how it is cut, nor in the order in which the pieces are added up below: so
+        # it does not change a bit of the result.
+        each = min(_GROUP_STRIPS, max(2, -(-len(strips) // _GROUPS)))
+        members = [strips[k : k + each] for k in range(0, len(strips), each)]
+        points_of = [torch.cat([strip.points for strip in group]) for group in members]
+        bins_of = [torch.unique(torch.cat([strip.bins for strip in group])) for group in members]
+        workers = workers or HERE
+        seen, groups = workers.share(kernel), []
+        for group, index, own in zip(members, points_of, bins_of, strict=True):
+            groups.append(workers.share(_group(group, _rows(z, index), w[:, index], own)))
+        del z, w
+        pairs = list(itertools.combinations_with_replacement(range(len(groups)), 2))
+        found = workers.map(_compare, ((seen, groups[a], None if a == b else groups[b], diagonal) for a, b in pairs))
+        with bar("comparing", len(pairs), progress) as tick:
+            for (a, b), (block, of_a, of_b) in zip(pairs, found, strict=True):
+                blocks.index_put_((bins_of[a][:, None], bins_of[b][None, :]), block.to(device), accumulate=True)
+                rows[:, points_of[a]] += of_a.to(device)
+                if a != b:
+                    blocks.index_put_((bins_of[b][:, None], bins_of[a][None, :]), block.T.to(device), accumulate=True)
+                    rows[:, points_of[b]] += of_b.to(device)
                 tick("")
         return blocks, rows.T
+
+
+def _group(strips: Sequence[_Strip], z: Embedded, weights: Tensor, bins: Tensor) -> _Group:
+    """The strips as they stand in `z`, with their bins numbered by their places in `bins`, which are sorted."""
+    ends = list(itertools.accumulate(len(strip.points) for strip in strips))
+    places = [slice(end - len(strip.points), end) for strip, end in zip(strips, ends, strict=True)]
+    own = [torch.searchsorted(bins, strip.bins) for strip in strips]
+    return _Group(z, weights, list(zip(places, own, (strip.size for strip in strips), strict=True)), len(bins))
+
+
+def _compare(kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Block sums between the bins of two groups, and what each adds to the row sums of the other; None is `a` itself.
+
+    Within one group, and only there, both sides of the diagonal are in the block sums, and all row sums in the first.
+    """
+    _keep_freed_memory()
+    other = a if b is None else b
+    device, total = a.weights.device, accumulator(a.weights.device)
+    blocks = torch.zeros((a.bins, other.bins), dtype=total, device=device)
+    of_a = torch.zeros(a.weights.shape, dtype=total, device=device)
+    of_b = of_a if b is None else torch.zeros(other.weights.shape, dtype=total, device=device)
+    with torch.no_grad():
+        for k, (i, bins_i, size_i) in enumerate(a.strips):
+            for j, bins_j, size_j in a.strips[k:] if b is None else b.strips:
+                tile = kernel.tile(_rows(a.z, i), _rows(other.z, j))
+                itself = b is None and i == j
+                if itself and not diagonal:
+                    tile.fill_diagonal_(0)
+                block = tile.reshape(size_i, len(bins_i), size_j, len(bins_j)).sum(0).sum(1, dtype=total)
+                blocks.index_put_((bins_i[:, None], bins_j[None, :]), block, accumulate=True)
+                of_a[:, i] += other.weights[:, j] @ tile.T
+                if not itself:
+                    of_b[:, j] += a.weights[:, i] @ tile
+                    if b is None:
+                        blocks.index_put_((bins_j[:, None], bins_i[None, :]), block.T, accumulate=True)
+    return blocks, of_a, of_b
 
 
 def _sums_of_features(v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool) -> tuple[Tensor, Tensor]:
