@@ -115,24 +115,40 @@ class Schema:
         Tensor
             Of shape (N, d) and float64 for tables, (N, C, H, W) and uint8 or float32 for images.
         """
-        return self._tensor(_read(data, sample), sample)
+        data_read = _read(data, sample)
+        self._check(data_read, sample)
+        return self._tensor(data_read, sample)
 
-    def _tensor(self, data: _Table | _Images, sample: str) -> Tensor:
+    def _check(self, data: _Table | _Images, sample: str) -> list[int]:
+        """Refuse what is unlike the schema, warn of levels that it does not know; where its columns stand in `data`."""
         if isinstance(data, np.ndarray) != (self.kind == "image"):
             found = "images" if isinstance(data, np.ndarray) else "a table"
             raise InputError(f"The fitted test takes {self.kind}s but {sample} holds {found}; images are {_LAYOUTS}.")
         if isinstance(data, np.ndarray):
             _check_images(self, data, sample, "The fitted test takes")
+            return []
+        order = self._places(data, sample)
+        for column, position in zip(self.columns, order, strict=True):
+            _check_kind(column, data, position, sample)
+            if column.kind == "category":
+                _warn_if_unseen(column, data, position, sample)
+        return order
+
+    def _places(self, data: _Table, sample: str) -> list[int]:
+        return _matching(data, [column.name for column in self.columns], self.named, sample, "the fitted test")
+
+    def _tensor(self, data: _Table | _Images, sample: str) -> Tensor:
+        """What has been checked, encoded."""
+        if isinstance(data, np.ndarray):
             return torch.from_numpy(data)
-        order = _matching(data, [column.name for column in self.columns], self.named, sample, "the fitted test")
+        order = self._places(data, sample)
         widths = [len(column.features) for column in self.columns]
         places = np.repeat(order, widths)
         in_order = np.array_equal(places, np.arange(len(data.names)))
         encoded = data.numbers if in_order else np.take(data.numbers, places, axis=1)  # (N, d)
         for column, position, end, width in zip(self.columns, order, np.cumsum(widths), widths, strict=True):
-            _check_kind(column, data, position, sample)
             if column.kind == "category":
-                encoded[:, end - width : end] = _indicators(column, data, position, sample)
+                encoded[:, end - width : end] = _indicators(column, data.labels[position])
         return torch.from_numpy(encoded)
 
 
@@ -193,8 +209,8 @@ class Scaling:
             shift, scale = _pixel_moments(samples)
             return cls(torch.tensor(shift, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64))
         numeric = torch.tensor(samples.schema.standardised)
-        moments = _column_moments(samples.pooled().to("cpu", torch.float64).numpy())
-        shifts, scales = (torch.from_numpy(moment) for moment in moments)
+        moments = Moments.of(samples.pooled().to("cpu", torch.float64).numpy())
+        shifts, scales = (torch.from_numpy(moment) for moment in moments.shift_and_scale())
         return cls(torch.where(numeric, shifts, 0.0), torch.where(numeric, scales, 1.0))
 
     def apply(
@@ -254,8 +270,11 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None) -> Samples
     x, y = _read(X, "X"), _read(Y, "Y")
     if schema is None:
         schema = _learn(x, y)
+    schema._check(x, "X")
+    schema._check(y, "Y")
     samples = Samples(schema._tensor(x, "X"), schema._tensor(y, "Y"), schema)
-    _warn_if_constant(samples)
+    low, high = torch.minimum(samples.x.amin(0), samples.y.amin(0)), torch.maximum(samples.x.amax(0), samples.y.amax(0))
+    _warn_if_constant(schema, low, high)
     return samples
 
 
@@ -317,7 +336,10 @@ class _Table:
 _Images: TypeAlias = NDArray[Any]  # (N, C, H, W), uint8 or float32
 
 
-def _read(data: object, sample: str) -> _Table | _Images:
+def _read(data: object, sample: str, first: int = 0) -> _Table | _Images:
+    """Validate `data`, whose first row messages call row `first`."""
+    if isinstance(data, _Table):
+        return data
     if isinstance(data, torch.Tensor):
         array = _from_torch(data, sample)
     else:
@@ -326,15 +348,15 @@ def _read(data: object, sample: str) -> _Table | _Images:
             names = [str(name) for name in native.columns]
             # Names that only count the columns, such as those of pd.DataFrame(array), are no names.
             named = names != [str(position) for position in range(len(names))]
-            return _read_table(list(native.iter_columns()), names, named, len(native), sample)
+            return _read_table(list(native.iter_columns()), names, named, len(native), sample, first)
         if isinstance(native, nw.Series):
-            return _read_table([native], [str(native.name or 0)], False, len(native), sample)
+            return _read_table([native], [str(native.name or 0)], False, len(native), sample, first)
         array = _from_numpy(native, sample)
     if array.ndim == 0:
         found = type(data).__name__
         raise InputError(f"{sample} is a single {found}, not rows; pass a 2-D array or a table, one row a point.")
     _check_size(len(array), int(np.prod(array.shape[1:])), sample)
-    return _read_array(array.reshape(-1, 1) if array.ndim == 1 else array, sample)
+    return _read_array(array.reshape(-1, 1) if array.ndim == 1 else array, sample, first)
 
 
 def _from_torch(data: Tensor, sample: str) -> NDArray[Any]:
@@ -370,13 +392,13 @@ def _as_narwhals(data: object, sample: str) -> object:
     return native
 
 
-def _read_array(array: NDArray[Any], sample: str) -> _Table | _Images:
+def _read_array(array: NDArray[Any], sample: str, first: int) -> _Table | _Images:
     kind, found = array.dtype.kind, f"(dtype={array.dtype})"
     if kind in "biuf":
-        return _read_images(array, sample) if array.ndim > 2 else _read_matrix(array, sample)
+        return _read_images(array, sample, first) if array.ndim > 2 else _read_matrix(array, sample, first)
     if kind == "O":
         gaps = np.array([np.nan if value is None else 0.0 for value in array.flat])
-        _check_finite(gaps.reshape(len(array), -1), sample, lambda place: f"column {place[1]}")
+        _check_finite(gaps.reshape(len(array), -1), sample, lambda place: f"column {place[1]}", first)
         complaint = f"is an object array {found}; convert it to numbers, or pass a table with named columns"
     elif kind in "US":
         complaint = f"is an array of strings {found}; pass a table with named columns, where strings are categories"
@@ -389,16 +411,16 @@ def _read_array(array: NDArray[Any], sample: str) -> _Table | _Images:
     raise InputError(f"{sample} {complaint}.")
 
 
-def _read_matrix(array: NDArray[Any], sample: str) -> _Table:
+def _read_matrix(array: NDArray[Any], sample: str, first: int) -> _Table:
     with np.errstate(over="ignore"):  # a long double may become infinite: found below
         numbers = array.astype(np.float64, order="C")  # (N, d)
-    _check_finite(numbers, sample, lambda place: f"column {place[1]}")
+    _check_finite(numbers, sample, lambda place: f"column {place[1]}", first)
     width = array.shape[1]
     kinds: list[Kind] = ["boolean" if array.dtype.kind == "b" else "numeric"] * width
     return _Table([str(position) for position in range(width)], False, kinds, numbers, {})
 
 
-def _read_images(array: NDArray[Any], sample: str) -> _Images:
+def _read_images(array: NDArray[Any], sample: str, first: int) -> _Images:
     whole, shape = array.dtype == np.uint8, array.shape
     known = whole or array.dtype.kind == "f"
     if array.ndim == 3 and known:
@@ -412,11 +434,13 @@ def _read_images(array: NDArray[Any], sample: str) -> _Images:
         raise InputError(f"{sample} has {found}; a table is 2-D, and images are {_LAYOUTS}.")
     with np.errstate(over="ignore"):  # a double may become infinite: found below
         images = array.astype(np.uint8 if whole else np.float32, order="C")  # (N, C, H, W), always a copy
-    _check_finite(images, sample, lambda place: f"channel {place[1]}, pixel ({place[2]}, {place[3]})")
+    _check_finite(images, sample, lambda place: f"channel {place[1]}, pixel ({place[2]}, {place[3]})", first)
     return images
 
 
-def _read_table(series: list[nw.Series[Any]], names: list[str], named: bool, rows: int, sample: str) -> _Table:
+def _read_table(
+    series: list[nw.Series[Any]], names: list[str], named: bool, rows: int, sample: str, first: int
+) -> _Table:
     _check_size(rows, len(names), sample)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{sample} has several columns of the name {_listed(twice)}; rename them.")
@@ -432,7 +456,7 @@ def _read_table(series: list[nw.Series[Any]], names: list[str], named: bool, row
             table.labels[position] = values
         else:
             table.numbers[:, position] = values
-    _check_finite(table.numbers, sample, lambda place: table.where(place[1]))
+    _check_finite(table.numbers, sample, lambda place: table.where(place[1]), first)
     return table
 
 
@@ -467,13 +491,16 @@ def _check_size(rows: int, columns: int, sample: str) -> None:
         raise InputError(f"{sample} is empty: it has {_count(rows, 'row')} and {_count(columns, 'column')}.")
 
 
-def _check_finite(values: NDArray[Any], sample: str, where: Callable[[list[int]], str]) -> None:
-    """Refuse missing and infinite values; `where` turns the indices of a value into its place in the row."""
+def _check_finite(values: NDArray[Any], sample: str, where: Callable[[list[int]], str], start: int) -> None:
+    """Refuse missing and infinite values; `where` turns the indices of a value into its place in the row.
+
+    Rows are counted from `start`.
+    """
     if values.dtype.kind != "f" or (gaps := ~np.isfinite(values)).sum() == 0:
         return
     first = [int(index) for index in np.unravel_index(int(gaps.argmax()), gaps.shape)]
     what = _count(int(gaps.sum()), "non-finite value" if np.isinf(values[gaps]).any() else "missing value")
-    place = f"first at row {first[0]}, {where(first)}"
+    place = f"first at row {start + first[0]}, {where(first)}"
     raise InputError(f"{sample} contains {what} ({place}); drop or impute them before testing.")
 
 
@@ -538,13 +565,15 @@ def _check_kind(column: Column, table: _Table, position: int, sample: str) -> No
         raise InputError(f"{sample} has other numbers than 0 and 1 in {where}; the fitted test takes true and false.")
 
 
-def _indicators(column: Column, table: _Table, position: int, sample: str) -> NDArray[np.float64]:
-    """A category as (N, levels + 1) zeros and ones; the last is for levels that the schema does not know."""
-    index = {level: place for place, level in enumerate(column.levels)}
-    labels = table.labels[position]
-    if unseen := sorted(set(labels) - set(index)):
+def _warn_if_unseen(column: Column, table: _Table, position: int, sample: str) -> None:
+    if unseen := sorted(set(table.labels[position]) - set(column.levels)):
         count, where = _count(len(unseen), "level"), table.where(position)
         _warn(f"{sample} has {count} in {where} that the test was not fitted on, taken as 'other': {_listed(unseen)}.")
+
+
+def _indicators(column: Column, labels: Sequence[str]) -> NDArray[np.float64]:
+    """A category as (N, levels + 1) zeros and ones; the last is for levels that the schema does not know."""
+    index = {level: place for place, level in enumerate(column.levels)}
     return np.eye(len(index) + 1)[[index.get(label, len(index)) for label in labels]]
 
 
@@ -561,20 +590,19 @@ def _check_images(schema: Schema, images: _Images, sample: str, takes: str) -> N
         raise InputError(f"{takes} {expected} but {sample} holds {found}; convert both the same way.")
 
 
-def _warn_if_constant(samples: Samples) -> None:
-    low = torch.minimum(samples.x.amin(0), samples.y.amin(0))
-    high = torch.maximum(samples.x.amax(0), samples.y.amax(0))
-    if samples.schema.kind == "image":
+def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor) -> None:
+    """Warn of columns whose encoded values, from `low` to `high` over both samples, are all the same."""
+    if schema.kind == "image":
         # Single pixels are often constant, as in the corners of digits.
         if low.min() == high.max():
             _warn(f"Every pixel of X and Y has the value {low.min().item()}; such images carry no information.")
         return
     varies = iter((low != high).tolist())  # one for each encoded column
-    own = {column.name: [next(varies) for _ in column.features] for column in samples.schema.columns}
+    own = {column.name: [next(varies) for _ in column.features] for column in schema.columns}
     constant = [name for name, moves in own.items() if not any(moves)]
     if constant:
         count, are = _count(len(constant), "column"), "is" if len(constant) == 1 else "are"
-        listed = _listed(constant, "'" if samples.schema.named else "")
+        listed = _listed(constant, "'" if schema.named else "")
         _warn(f"{count} {are} constant over X and Y together ({listed}); constant columns carry no information.")
 
 
@@ -599,21 +627,62 @@ def _pixel_moments(samples: Samples) -> tuple[float, float]:
     return mean, square**0.5
 
 
-def _column_moments(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each column; destroys the (N, d) `points`."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
-    np.ldexp(points, -exponent, out=points)  # exact, and now |value| <= largest < 1: no square overflows
-    largest = 1 - 2.0**-53
-    mean = points.mean(axis=0)
-    points -= mean
-    rest = points.mean(axis=0)  # what rounding left of the mean, when it is large beside the deviation
-    points -= rest
-    deviation = np.sqrt(np.einsum("ij,ij->j", points, points) / len(points))
-    shift = np.ldexp(np.clip(mean + rest, -largest, largest), exponent)
-    scale = np.ldexp(np.minimum(deviation, largest), exponent)
-    constant = low == high
-    return np.where(constant, low, shift), np.where(constant, 1.0, np.maximum(scale, np.finfo(np.float64).tiny))
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and sum of squared deviations of columns; those of two parts of the data merge into those of both.
+
+    Columns of any magnitude that float64 can hold are fine: their own power of two, 2^`exponent`, is their unit.
+    """
+
+    count: int
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    exponent: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    square: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, points: NDArray[np.float64]) -> Moments:
+        """Those of (N, d) `points`, which are destroyed."""
+        low, high = points.min(axis=0), points.max(axis=0)
+        size = np.maximum(np.abs(low), np.abs(high))
+        exponent = np.where(size > 0, np.frexp(size)[1], -1100)  # zeros must not make other parts' values too small
+        np.ldexp(points, -exponent, out=points)  # exact, and now |value| <= largest < 1: no square overflows
+        mean = points.mean(axis=0)
+        points -= mean
+        rest = points.mean(axis=0)  # what rounding left of the mean, when it is large beside the deviation
+        points -= rest
+        return cls(len(points), low, high, exponent, mean + rest, np.einsum("ij,ij->j", points, points))
+
+    def merged(self, other: Moments) -> Moments:
+        """Those of both parts together."""
+        exponent = np.maximum(self.exponent, other.exponent)
+        mean, apart = (np.ldexp(part.mean, part.exponent - exponent) for part in (self, other))
+        square, further = (np.ldexp(part.square, 2 * (part.exponent - exponent)) for part in (self, other))
+        count = self.count + other.count
+        apart -= mean
+        return Moments(
+            count,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            exponent,
+            mean + apart * (other.count / count),
+            square + further + apart**2 * (self.count * (other.count / count)),
+        )
+
+    def columns(self, order: Sequence[int]) -> Moments:
+        """Those of the columns at these places."""
+        of = np.asarray(order, dtype=np.int64)
+        return Moments(self.count, self.low[of], self.high[of], self.exponent[of], self.mean[of], self.square[of])
+
+    def shift_and_scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation of each column; of one that is constant, its value and 1."""
+        largest = 1 - 2.0**-53
+        shift = np.ldexp(np.clip(self.mean, -largest, largest), self.exponent)
+        scale = np.ldexp(np.minimum(np.sqrt(self.square / self.count), largest), self.exponent)
+        constant = self.low == self.high
+        tiny = np.finfo(np.float64).tiny
+        return np.where(constant, self.low, shift), np.where(constant, 1.0, np.maximum(scale, tiny))
 
 
 # Words.
