@@ -10,6 +10,7 @@ from ._version import __version__ as __version__
 from .api import two_sample_test
 from .calibration import Asymptotic, PairSwap, Permutation, Spectral
 from .errors import (
+    ClusterError,
     IncompatibleParts,
     InputError,
     InputWarning,
@@ -74,6 +75,7 @@ __all__ = [
     "AutoFeaturizer",
     "Bounded",
     "Classifier",
+    "ClusterError",
     "ColumnDifference",
     "ConvNet",
     "CrossEntropy",

@@ -19,6 +19,10 @@ class TrainingError(TwoSampleError, RuntimeError):
     """Training produced a value that cannot be used, such as a non-finite objective."""
 
 
+class ClusterError(TwoSampleError, RuntimeError):
+    """A scheduler or all of its workers have gone, and the work with them."""
+
+
 class MissingDependency(TwoSampleError, ImportError):
     """A package of an extra is needed and not installed."""
 
