@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import platform
 import subprocess
 import sys
 import time
+from importlib import metadata
 
 
 def peak_bytes():
@@ -42,3 +45,46 @@ def in_fresh_process(script, *arguments):
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def stamp(*packages):
+    """What a result depends on beside the code: versions, processor, and how busy the machine was."""
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+    versions = {name: metadata.version(name) for name in ("twosample", "torch", "numpy", *packages)}
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        **versions,
+        "processor": model,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def append(store, record):
+    """Write one JSON line at the end of `store`."""
+    with store.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def read(store):
+    """All JSON lines of `store`; none if it does not exist."""
+    return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+
+
+def exponent(sizes, values):
+    """The slope of log(value) against log(size), by least squares; NaN from fewer than two sizes."""
+    if len(set(sizes)) < 2:
+        return math.nan
+    x, y = [math.log(size) for size in sizes], [math.log(max(value, 1e-12)) for value in values]
+    x0, y0 = sum(x) / len(x), sum(y) / len(y)
+    return sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True)) / sum((a - x0) ** 2 for a in x)
+
+
+def write_between(page, name, text):
+    """Put `text` into the page between the two comments that name the script; the rest stays."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, rest = page.read_text().split(begin)
+    tail = rest.split(end)[1]
+    page.write_text(f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}")
