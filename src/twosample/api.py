@@ -24,6 +24,7 @@ def two_sample_test(
     rng: RNGLike | None = None,
     device: str = "auto",
     progress: bool | None = None,
+    client: Any = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
 
@@ -43,6 +44,10 @@ def two_sample_test(
         "auto", "cpu", "cuda", ...
     progress
         Show a bar while training; None means on a terminal only.
+    client
+        A `distributed.Client`: what is left after training, seeing all points through the kernel and comparing them,
+        is then done by the workers of its cluster, on their CPUs. The answer is that of this machine, to the bit where
+        processors are alike and torch has one thread here as it has there, else to the rounding of kernel values.
 
     Returns
     -------
@@ -63,7 +68,7 @@ def two_sample_test(
     True
     """
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
-    return test.run(X, Y, rng=rng, device=device, progress=progress)
+    return test.run(X, Y, rng=rng, device=device, progress=progress, client=client)
 
 
 def resolve(

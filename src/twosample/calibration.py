@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import IncompatibleParts, InputError, InputWarning, TrainingError
-from .products import DEFAULT_MEMORY, block_sums
+from .products import DEFAULT_MEMORY, Workers, block_sums
 from .result import ALPHA
 from .samples import Samples
 from .statistics import MMD, Bins, Prepared, Statistic
@@ -52,8 +52,9 @@ class Calibration(ABC):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Calibrated:
-        """The p-value of two samples."""
+        """The p-value of two samples; `workers` other than this process may prepare the statistic."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,14 @@ class Permutation(Calibration):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Calibrated:
         """Prepare the statistic once, evaluate it on every shuffle, count."""
         n, m = samples.sizes
         bins = self.plan(n, m, generator)
-        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory, progress=progress)
+        prepared = statistic.prepare(
+            representation, samples, bins, generator, memory=memory, progress=progress, workers=workers
+        )
         shuffles = self.shuffles(bins, generator, order_matters=statistic.depends_on_order)
         enumerated = len(shuffles) != self.permutations + 1 or (
             not statistic.depends_on_order and math.comb(bins.moving, bins.moving_x) == len(shuffles)
@@ -187,11 +191,14 @@ class PairSwap(Calibration):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Calibrated:
         """Prepare the statistic once, evaluate it on every swap, count."""
         n, m = samples.sizes
         bins = self.plan(n, m, generator, statistic.least_bins(n, m))
-        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory, progress=progress)
+        prepared = statistic.prepare(
+            representation, samples, bins, generator, memory=memory, progress=progress, workers=workers
+        )
         shuffles = self.shuffles(bins, generator)
         enumerated = bins.moving_x < 63 and len(shuffles) == 2**bins.moving_x
         what = "pairs" if bins.size == 1 else f"bins of {bins.size} pairs"
@@ -218,11 +225,14 @@ class Asymptotic(Calibration):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Calibrated:
         """The chance, by the law, of a value at least as large as the observed one."""
         n, m = samples.sizes
         bins = _cut(n, m, max(1, min(n, m) // max(500, statistic.least_bins(n, m))), max(n, m), generator)
-        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory, progress=progress)
+        prepared = statistic.prepare(
+            representation, samples, bins, generator, memory=memory, progress=progress, workers=workers
+        )
         identity = torch.arange(bins.moving)[None]
         value = statistic.evaluate(prepared, identity)
         _check_finite(value)
@@ -269,11 +279,14 @@ class Spectral(Calibration):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Calibrated:
         """The share of draws, the observed value among them, that are at least the observed value."""
         n, m = samples.sizes
         bins = _cut(n, m, max(1, min(n, m) // 500), 1000, generator)
-        prepared = statistic.prepare(representation, samples, bins, generator, memory=memory, progress=progress)
+        prepared = statistic.prepare(
+            representation, samples, bins, generator, memory=memory, progress=progress, workers=workers
+        )
         identity = torch.arange(bins.moving)[None]
         observed = statistic.evaluate(prepared, identity)
         _check_finite(observed)

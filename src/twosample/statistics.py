@@ -34,7 +34,7 @@ from .estimators import (
     variance_unpaired,
 )
 from .kernels import Kernel, OnFeatures, Sign
-from .products import DEFAULT_MEMORY, Embedded, block_and_row_sums, block_sums
+from .products import DEFAULT_MEMORY, HERE, Embedded, Workers, block_and_row_sums, block_sums
 from .result import Effect
 from .samples import Samples
 
@@ -145,8 +145,9 @@ class Statistic(ABC):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> Any:
-        """Everything about the data that `evaluate` needs, in one pass over them."""
+        """Everything about the data that `evaluate` needs, in one pass over them; `workers` help, where it is long."""
 
     @abstractmethod
     def evaluate(self, prepared: Any, shuffles: Tensor) -> Tensor:
@@ -293,12 +294,13 @@ class MMD(Statistic):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> PreparedMMD | PreparedBlocks:
         n, m = samples.sizes
         if self.estimator == "paired" and n != m:
             raise InputError(f"MMD('paired') needs samples of one size, not {n} and {m}; use MMD('unbiased').")
         with torch.no_grad():
-            z = embed_pooled(representation.embed, samples, generator, memory=memory)
+            z = embed_pooled(representation.embed, samples, generator, memory=memory, workers=workers)
             if self.estimator == "block":
                 return self._prepare_blocks(representation, z, bins, n, m)
             ids = torch.cat([bins.of_x, bins.of_y])
@@ -312,7 +314,14 @@ class MMD(Statistic):
                 # Which bins share a tile is left to chance, so that rounding is as blind to labels as all the rest.
                 place = torch.randperm(bins.count, generator=generator)
                 sums, rows = block_and_row_sums(
-                    representation, z, place[ids], is_x, diagonal=False, memory=memory, progress=progress
+                    representation,
+                    z,
+                    place[ids],
+                    is_x,
+                    diagonal=False,
+                    memory=memory,
+                    progress=progress,
+                    workers=workers,
                 )
                 sums = torch.nn.functional.pad(sums.double().cpu(), (0, bins.count - len(sums)) * 2)  # empty bins
                 sums = sums[place][:, place]
@@ -515,12 +524,15 @@ class HotellingT2(Statistic):
         *,
         memory: int = DEFAULT_MEMORY,
         progress: bool | None = False,
+        workers: Workers | None = None,
     ) -> PreparedT2:
         n, m = samples.sizes
         if self.paired and n != m:
             raise InputError(f"the paired T^2 needs samples of one size, not {n} and {m}; use HotellingT2().")
         with torch.no_grad():
-            (f,) = embed_pooled(lambda points: (representation(points).flatten(1),), samples, generator, memory=memory)
+            (f,) = embed_pooled(
+                lambda points: (representation(points).flatten(1),), samples, generator, memory=memory, workers=workers
+            )
         eps = torch.finfo(f.dtype).eps
         f = f.double().cpu()
         if n + m - 2 < f.shape[1] or (self.paired and n - 1 < f.shape[1]):
@@ -587,7 +599,12 @@ def _may_have_one_score(kernel: Kernel) -> bool:
 
 
 def embed_pooled(
-    embed: Callable[[Tensor], Embedded], samples: Samples, generator: torch.Generator, *, memory: int
+    embed: Callable[[Tensor], Embedded],
+    samples: Samples,
+    generator: torch.Generator,
+    *,
+    memory: int,
+    workers: Workers | None = None,
 ) -> Embedded:
     """All points of X, then of Y, through `embed` in batches that are blind to labels.
 
@@ -599,9 +616,15 @@ def embed_pooled(
     order = torch.randperm(count, generator=generator).to(pooled.device)
     point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
     batches = max(1, min(count // 2, -(-count * point // memory)))  # of two points at least, or none can be normalised
-    pieces = [embed(pooled[index]) for index in torch.tensor_split(order, batches)]
+    workers = workers or HERE
+    shared = workers.share(embed)
+    pieces = workers.map(_embedded, ((shared, pooled[index]) for index in torch.tensor_split(order, batches)))
     back = torch.argsort(order)
     return tuple(torch.cat(part)[back] for part in zip(*pieces, strict=True))
+
+
+def _embedded(embed: Callable[[Tensor], Embedded], points: Tensor) -> Embedded:
+    return embed(points)
 
 
 def _resolution(vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, smaller: int) -> float:

@@ -17,12 +17,13 @@ from torch import nn
 
 from ._random import RNGLike, Streams
 from .calibration import Calibration, Permutation
+from .cluster import DaskWorkers
 from .errors import IncompatibleParts, InputError
 from .featurizers import Classifier, SklearnClassifier
 from .kernels import DeepKernel, Kernel, OnFeatures, Sign
 from .learning import Learning, fit
 from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from .products import DEFAULT_MEMORY
+from .products import DEFAULT_MEMORY, Workers
 from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
 from .statistics import MMD, Statistic
@@ -62,12 +63,21 @@ class TwoSampleTest:
         check_learning(self.representation, self.learning)
 
     def run(
-        self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        rng: RNGLike | None = None,
+        device: str = "auto",
+        progress: bool | None = None,
+        client: Any = None,
     ) -> TwoSampleResult:
         """Split the data, fit on one part, test on the other.
 
-        `progress` shows a bar while training: True, False, or None for only on a terminal.
+        `progress` shows a bar while training: True, False, or None for only on a terminal. `client` is one of a Dask
+        cluster, as in `two_sample_test`.
         """
+        workers = None if client is None else DaskWorkers(client)
         streams = Streams(rng)
         samples = as_samples(X, Y)
         train, held_out = samples, samples
@@ -75,7 +85,7 @@ class TwoSampleTest:
             train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
         # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays exact.
         fitted = self._fit(train, Scaling.of(samples), streams, device, progress)
-        return fitted._test(held_out, streams, progress)
+        return fitted._test(held_out, streams, progress, workers)
 
     def fit(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
@@ -118,26 +128,37 @@ class FittedTest:
     train_sizes: tuple[int, int] | None
     training: TrainingLog | None = field(repr=False)
 
-    def test(self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None) -> TwoSampleResult:
+    def test(
+        self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None, client: Any = None
+    ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
-        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress)
+        workers = None if client is None else DaskWorkers(client)
+        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress, workers)
 
-    def _test(self, samples: Samples, streams: Streams, progress: bool | None) -> TwoSampleResult:
+    def _test(
+        self, samples: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
+    ) -> TwoSampleResult:
         n, m = samples.sizes
         if min(n, m) < 2:
             name, size = ("X", n) if n < 2 else ("Y", m)
             raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
         device = next((p.device for p in self.representation.parameters()), torch.device("cpu"))
-        return self._test_scaled(self.scaling.apply(samples, device=device), streams, progress)
+        return self._test_scaled(self.scaling.apply(samples, device=device), streams, progress, workers)
 
-    def _test_scaled(self, scaled: Samples, streams: Streams, progress: bool | None) -> TwoSampleResult:
+    def _test_scaled(
+        self, scaled: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
+    ) -> TwoSampleResult:
+        seen = self.representation
+        if workers is not None and scaled.x.device.type != "cpu":  # other machines need not have this one's device
+            seen, scaled = copy.deepcopy(seen).cpu(), scaled.to(device="cpu")
         outcome = self.spec.calibration(
             self.spec.statistic,
-            self.representation,
+            seen,
             scaled,
             streams.torch("calibration"),
             memory=self.spec.memory,
             progress=progress,
+            workers=workers,
         )
         return TwoSampleResult(
             statistic=float(outcome.values[0]),
