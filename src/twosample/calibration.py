@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from .errors import IncompatibleParts, InputError, InputWarning, TrainingError
-from .products import DEFAULT_MEMORY, Workers, block_sums
+from .products import DEFAULT_MEMORY, Embedded, Workers, block_sums
 from .result import ALPHA
 from .samples import Samples
 from .statistics import MMD, Bins, Prepared, Statistic
+from .streams import EmbeddedSamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Calibration(ABC):
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
@@ -111,7 +112,7 @@ class Permutation(Calibration):
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
@@ -186,7 +187,7 @@ class PairSwap(Calibration):
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
@@ -220,7 +221,7 @@ class Asymptotic(Calibration):
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
@@ -274,7 +275,7 @@ class Spectral(Calibration):
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
         *,
         memory: int = DEFAULT_MEMORY,
@@ -299,12 +300,21 @@ class Spectral(Calibration):
         return Calibrated(values, pvalue(values, prepared.resolution), _quantile(values), name, prepared, identity)
 
     def eigenvalues(
-        self, representation: nn.Module, samples: Samples, generator: torch.Generator, *, memory: int = DEFAULT_MEMORY
+        self,
+        representation: nn.Module,
+        samples: Samples | EmbeddedSamples,
+        generator: torch.Generator,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """Those of the centred kernel that count, from at most `points` pooled points."""
-        pooled = samples.pooled()
-        chosen = torch.randperm(len(pooled), generator=generator)[: self.points].to(pooled.device)
-        K = block_sums(representation, pooled[chosen], torch.arange(len(chosen)), memory=memory).double().cpu()  # type: ignore[arg-type]
+        chosen = torch.randperm(sum(samples.sizes), generator=generator)[: self.points]
+        some: Tensor | Embedded
+        if isinstance(samples, EmbeddedSamples):
+            some = tuple(part[chosen.to(part.device)] for part in samples.parts)
+        else:
+            some = samples.pooled()[chosen.to(samples.x.device)]
+        K = block_sums(representation, some, torch.arange(len(chosen)), memory=memory).double().cpu()  # type: ignore[arg-type]
         centred = K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
         values: Tensor = torch.linalg.eigvalsh(centred).clamp_min(0) / (len(chosen) - 1)
         return values[values > 1e-6 * values.sum()].flip(0)
@@ -317,7 +327,12 @@ def pvalue(values: Tensor, resolution: float) -> float:
 
 
 def _counted(
-    statistic: Statistic, prepared: Prepared, shuffles: Tensor, samples: Samples, enumerated: bool, description: str
+    statistic: Statistic,
+    prepared: Prepared,
+    shuffles: Tensor,
+    samples: Samples | EmbeddedSamples,
+    enumerated: bool,
+    description: str,
 ) -> Calibrated:
     values = torch.cat([statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)])
     _check_finite(values)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +28,7 @@ Table: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
 """A table with named columns, or an array whose first axis counts the points."""
 
 _MISSING = ["", "NA", "N/A", "null", "NULL"]
+_PART = 2**21  # numbers in a part of a file: 16 MiB in float64
 
 
 def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
@@ -279,6 +281,80 @@ def _read_npz(stream: io.BufferedReader, file: Path, member: str | None = None) 
             raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
         array: npt.NDArray[Any] = archive[names[0] if member is None else member]
     return array
+
+
+# Files in parts
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """Rows `start` ... `start + rows - 1` of an NPY file."""
+
+    path: Path
+    start: int
+    rows: int
+
+    def read(self) -> npt.NDArray[Any]:
+        """The rows, as an array in memory."""
+        with _told_about(self.path):
+            # The map goes when this returns, and with it the pages that reading has brought into memory.
+            return np.array(_mapped(self.path)[self.start : self.start + self.rows])
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Rows `start` ... `start + rows - 1` of a Parquet file."""
+
+    path: Path
+    start: int
+    rows: int
+    columns: tuple[str, ...] | None = None
+
+    def read(self) -> polars.DataFrame:
+        """The rows, as a table in memory."""
+        with _told_about(self.path):
+            part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
+        return part  # type: ignore[no-any-return]
+
+
+def npy_parts(path: str | Path) -> list[NpyRows]:
+    """An NPY file in parts of some million numbers at most."""
+    file = Path(path)
+    with _open(file), _told_about(file):
+        array = _mapped(file)
+    if array.ndim == 0:
+        raise InputError(f"{file} holds a single number, not rows; save a 2-D array, one row a point.")
+    width = int(np.prod(array.shape[1:], dtype=np.int64))
+    return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width)]
+
+
+def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> list[ParquetRows]:
+    """A Parquet file in parts of some million numbers at most; of its columns those that are named, or all."""
+    file = Path(path)
+    chosen = None if columns is None else tuple(columns)
+    with _open(file), _told_about(file):
+        names = _scanned(file, None).collect_schema().names()
+        if absent := [name for name in chosen or () if name not in names]:
+            raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
+        rows = int(_scanned(file, None).select(_polars(file).len()).collect().item())
+    return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names))]
+
+
+def _cuts(rows: int, width: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _PART // max(1, width))
+    return ((start, min(step, rows - start)) for start in range(0, rows, step))
+
+
+def _mapped(file: Path) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{file} is not an .npy file; write it with numpy.save.")
+    return array
+
+
+def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
+    lazy = _polars(file).scan_parquet(file, glob=False, hive_partitioning=False)
+    return lazy if columns is None else lazy.select(columns)
 
 
 _READERS: dict[str, Callable[[io.BufferedReader, Path], Table]] = {

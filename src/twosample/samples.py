@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal["numeric", "boolean", "category"]
 MAX_LEVELS = 50
 """A column of strings with more pooled levels than this is text, not a category."""
 
+_MOST_LEVELS = 10_000  # of one column of a stream, for an answer before memory is full of them
 _CHANNELS = (1, 3, 4)
 _LAYOUTS = (
     "(N, height, width) or (N, height, width, channels) of uint8, (N, height, width) or (N, channels, height, width) "
@@ -119,20 +120,18 @@ class Schema:
         self._check(data_read, sample)
         return self._tensor(data_read, sample)
 
-    def _check(self, data: _Table | _Images, sample: str) -> list[int]:
-        """Refuse what is unlike the schema, warn of levels that it does not know; where its columns stand in `data`."""
+    def _check(self, data: _Table | _Images, sample: str, *, warn: bool = True) -> None:
+        """Refuse what is unlike the schema; warn of levels that it does not know."""
         if isinstance(data, np.ndarray) != (self.kind == "image"):
             found = "images" if isinstance(data, np.ndarray) else "a table"
             raise InputError(f"The fitted test takes {self.kind}s but {sample} holds {found}; images are {_LAYOUTS}.")
         if isinstance(data, np.ndarray):
             _check_images(self, data, sample, "The fitted test takes")
-            return []
-        order = self._places(data, sample)
-        for column, position in zip(self.columns, order, strict=True):
+            return
+        for column, position in zip(self.columns, self._places(data, sample), strict=True):
             _check_kind(column, data, position, sample)
-            if column.kind == "category":
+            if column.kind == "category" and warn:
                 _warn_if_unseen(column, data, position, sample)
-        return order
 
     def _places(self, data: _Table, sample: str) -> list[int]:
         return _matching(data, [column.name for column in self.columns], self.named, sample, "the fitted test")
@@ -293,26 +292,177 @@ def split(samples: Samples, train_fraction: float, generator: torch.Generator) -
     -------
     train, held_out : Samples
     """
+    known = samples.rows or (torch.arange(len(samples.x)), torch.arange(len(samples.y)))
+    first: list[tuple[Tensor, Tensor]] = []
+    second: list[tuple[Tensor, Tensor]] = []
+    drawn = split_rows(samples.sizes, train_fraction, generator)
+    for points, rows, indices in zip((samples.x, samples.y), known, drawn, strict=True):
+        for part, index in zip((first, second), indices, strict=True):
+            part.append((points[index.to(points.device)], rows[index]))
+    train, held_out = (Samples(x, y, samples.schema, (rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second))
+    return train, held_out
+
+
+def split_rows(
+    sizes: tuple[int, int], train_fraction: float, generator: torch.Generator, *, most: int | None = None
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """For each sample the rows to train on, at most `most` of them, and all others, both in random order."""
     if not 0 < train_fraction < 1:
         raise InputError(f"train_fraction={train_fraction} must lie between 0 and 1, without the ends; try 0.5.")
     least = 2  # rows in each part: an unbiased MMD has no value with fewer
-    for name, size in zip("XY", samples.sizes, strict=True):
+    for name, size in zip("XY", sizes, strict=True):
         if size < 2 * least:
             raise InputError(
                 f"{name} has {_count(size, 'row')}; with train_fraction={train_fraction} "
                 f"the test needs at least {2 * least} in each sample."
             )
-    known = samples.rows or (torch.arange(len(samples.x)), torch.arange(len(samples.y)))
-    first: list[tuple[Tensor, Tensor]] = []
-    second: list[tuple[Tensor, Tensor]] = []
-    for points, rows in zip((samples.x, samples.y), known, strict=True):
-        size = len(points)
+
+    def cut(size: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(size, generator=generator)
-        cut = min(max(round(size * train_fraction), least), size - least)
-        for part, index in ((first, order[:cut]), (second, order[cut:])):
-            part.append((points[index.to(points.device)], rows[index]))
-    train, held_out = (Samples(x, y, samples.schema, (rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second))
-    return train, held_out
+        wanted = round(size * train_fraction) if most is None else min(round(size * train_fraction), most)
+        count = min(max(wanted, least), size - least)
+        return order[:count], order[count:]
+
+    return cut(sizes[0]), cut(sizes[1])
+
+
+# A sample that comes in batches: one pass tells what `as_samples` finds out about data that are all there.
+
+
+class Profile:
+    """What one pass over the batches of a sample tells: rows, columns, levels, moments; with every complaint.
+
+    Rows are counted over all batches, and no more than one batch is held.
+
+    Parameters
+    ----------
+    sample : str
+        What messages call it: "X" or "Y".
+    """
+
+    def __init__(self, sample: str) -> None:
+        self.sample, self.rows, self.batches = sample, 0, 0
+        self._form: _Table | _Images | None = None  # the sample without rows; its labels are the levels seen so far
+        self._levels: dict[int, set[str]] = {}
+        self._moments: Moments | None = None
+
+    def read(self, batch: object) -> _Table | _Images:
+        """The next batch, validated, its columns in the order of the first."""
+        try:
+            return self._like_the_first(_read(batch, self.sample, self.rows))
+        except InputError as error:
+            if not self.batches:
+                raise
+            where = f"this is batch {self.batches + 1} of {self.sample}, which begins at row {self.rows}"
+            raise InputError(f"{error} ({where})") from error
+
+    def include(self, data: _Table | _Images) -> None:
+        """Count what `read` gave; this destroys its numbers."""
+        self.rows, self.batches = self.rows + len(data), self.batches + 1
+        if isinstance(data, np.ndarray):
+            flat = data.reshape(-1, 1)  # images have one scale for all pixels
+            pieces: Iterator[NDArray[np.float64]] = (
+                flat[start : start + _CHUNK].astype(np.float64) for start in range(0, len(flat), _CHUNK)
+            )
+        else:
+            pieces = iter([data.numbers])
+            for position, labels in data.labels.items():
+                levels = self._levels.setdefault(position, set())
+                levels.update(labels)
+                if len(levels) > _MOST_LEVELS:
+                    raise InputError(
+                        f"{self.sample} has more than {_MOST_LEVELS} different values in {data.where(position)}, and "
+                        f"a category has at most {MAX_LEVELS}: it looks like text; drop it, group its values or turn "
+                        "it into numbers."
+                    )
+        for piece in pieces:
+            moments = Moments.of(piece)
+            self._moments = moments if self._moments is None else self._moments.merged(moments)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a row has."""
+        form = self._form
+        return 0 if form is None else int(np.prod(form.shape[1:] if isinstance(form, np.ndarray) else len(form.names)))
+
+    def _like_the_first(self, data: _Table | _Images) -> _Table | _Images:
+        first, name = f"the first batch of {self.sample}", f"batch {self.batches + 1} of {self.sample}"
+        if self._form is None:
+            if isinstance(data, np.ndarray):
+                self._form = data[:0].copy()
+            else:
+                self._form = _Table(data.names, data.named, list(data.kinds), data.numbers[:0].copy(), {})
+        if isinstance(self._form, np.ndarray) and isinstance(data, np.ndarray):
+            pixels: Literal["uint8", "float32"] = "uint8" if self._form.dtype == np.uint8 else "float32"
+            _check_images(Schema("image", self._form.shape[1:], pixels=pixels), data, name, f"T{first[1:]} holds")
+            return data
+        if isinstance(self._form, np.ndarray) or isinstance(data, np.ndarray):
+            images, table = (first, name) if isinstance(self._form, np.ndarray) else (name, first)
+            raise InputError(f"{images} holds images but {table} is a table; pass batches of the same form.")
+        order = _matching(data, self._form.names, self._form.named, name, first)
+        data = data if order == list(range(len(order))) else data.columns(order)
+        for position, (before, now) in enumerate(zip(self._form.kinds, data.kinds, strict=True)):
+            if (before == "category") != (now == "category"):
+                where, was, found = data.where(position), _KINDS[before], _KINDS[now]
+                raise InputError(f"{name} has {found} in {where}, but {was} came before; convert all the same way.")
+            self._form.kinds[position] = before if before == now else "numeric"
+        return data
+
+    def summary(self) -> _Table | _Images:
+        """The sample without rows: all that a schema depends on."""
+        if self._form is None:
+            raise InputError(f"{self.sample} is empty: it has 0 rows.")
+        if isinstance(self._form, np.ndarray):
+            return self._form
+        labels = {position: sorted(levels) for position, levels in self._levels.items()}
+        return _Table(self._form.names, self._form.named, self._form.kinds, self._form.numbers, labels)
+
+    def moments(self, schema: Schema) -> Moments:
+        """Those of each column of the schema before it is encoded, or of all pixels."""
+        form = self.summary()
+        if self._moments is None:
+            raise InputError(f"{self.sample} is empty: it has 0 rows.")
+        if isinstance(form, np.ndarray):
+            return self._moments
+        return self._moments.columns(schema._places(form, self.sample))
+
+    def levels(self, schema: Schema) -> list[set[str]]:
+        """Those of each column of a table."""
+        form = self.summary()
+        places = [] if isinstance(form, np.ndarray) else schema._places(form, self.sample)
+        return [self._levels.get(place, set()) for place in places]
+
+
+def schema_and_scaling(x: Profile, y: Profile, schema: Schema | None = None) -> tuple[Schema, Scaling]:
+    """What `as_samples` and `Scaling.of` give for two samples of which one pass has been made, with their warnings.
+
+    Parameters
+    ----------
+    x, y : Profile
+        Of all of X and of Y.
+    schema : Schema, optional
+        How earlier data were encoded; it is returned then.
+    """
+    if schema is None:
+        schema = _learn(x.summary(), y.summary())
+    for profile in (x, y):
+        schema._check(profile.summary(), profile.sample)
+    moments = x.moments(schema).merged(y.moments(schema))
+    shift, scale = (torch.from_numpy(values) for values in moments.shift_and_scale())
+    low, high = torch.from_numpy(moments.low), torch.from_numpy(moments.high)
+    if schema.kind == "image":
+        _warn_if_constant(schema, low, high)
+        return schema, Scaling(shift[0], scale[0])
+    widths = torch.tensor([len(column.features) for column in schema.columns])
+    shift, scale, low, high = (values.repeat_interleave(widths) for values in (shift, scale, low, high))
+    numeric = torch.tensor(schema.standardised)
+    seen = [of_x | of_y for of_x, of_y in zip(x.levels(schema), y.levels(schema), strict=True)]
+    for column, levels, end in zip(schema.columns, seen, widths.cumsum(0).tolist(), strict=True):
+        if column.kind == "category":  # of its indicators, some vary where there are two levels, any other being one
+            known = levels & set(column.levels)
+            high[end - len(column.features) : end] = float(len(known) + bool(levels - known) > 1)
+    _warn_if_constant(schema, low, high)
+    return schema, Scaling(torch.where(numeric, shift, 0.0), torch.where(numeric, scale, 1.0))
 
 
 # Reading: whatever came in becomes a _Table or an array of images, with nothing missing and nothing infinite.
@@ -328,9 +478,23 @@ class _Table:
     numbers: NDArray[np.float64]
     labels: dict[int, list[str]]
 
+    def __len__(self) -> int:
+        return len(self.numbers)
+
     def where(self, position: int) -> str:
         """What messages call a column."""
         return f"column '{self.names[position]}'" if self.named else f"column {self.names[position]}"
+
+    def take(self, rows: NDArray[np.int64]) -> _Table:
+        """Some of the rows."""
+        labels = {position: [labels[row] for row in rows] for position, labels in self.labels.items()}
+        return _Table(self.names, self.named, self.kinds, self.numbers[rows], labels)
+
+    def columns(self, order: list[int]) -> _Table:
+        """The columns in another order."""
+        labels = {place: self.labels[position] for place, position in enumerate(order) if position in self.labels}
+        names, kinds = [self.names[position] for position in order], [self.kinds[position] for position in order]
+        return _Table(names, self.named, kinds, np.take(self.numbers, order, axis=1), labels)
 
 
 _Images: TypeAlias = NDArray[Any]  # (N, C, H, W), uint8 or float32

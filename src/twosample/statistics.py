@@ -37,6 +37,7 @@ from .kernels import Kernel, OnFeatures, Sign
 from .products import DEFAULT_MEMORY, HERE, Embedded, Workers, block_and_row_sums, block_sums
 from .result import Effect
 from .samples import Samples
+from .streams import EmbeddedSamples
 
 Estimator = Literal["unbiased", "biased", "paired", "block"]
 Alternative = Literal["two-sided", "greater"]
@@ -139,7 +140,7 @@ class Statistic(ABC):
     def prepare(
         self,
         representation: Any,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         bins: Bins,
         generator: torch.Generator,
         *,
@@ -288,7 +289,7 @@ class MMD(Statistic):
     def prepare(
         self,
         representation: Kernel,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         bins: Bins,
         generator: torch.Generator,
         *,
@@ -518,7 +519,7 @@ class HotellingT2(Statistic):
     def prepare(
         self,
         representation: nn.Module,
-        samples: Samples,
+        samples: Samples | EmbeddedSamples,
         bins: Bins,
         generator: torch.Generator,
         *,
@@ -598,9 +599,16 @@ def _may_have_one_score(kernel: Kernel) -> bool:
     return getattr(type(_innermost(kernel)), "features", None) is not Kernel.features
 
 
+def embedding(representation: nn.Module) -> Callable[[Tensor], Embedded]:
+    """What a statistic sees points through: a kernel's `embed`, or features."""
+    if isinstance(representation, Kernel):
+        return representation.embed
+    return lambda points: (representation(points).flatten(1),)
+
+
 def embed_pooled(
     embed: Callable[[Tensor], Embedded],
-    samples: Samples,
+    samples: Samples | EmbeddedSamples,
     generator: torch.Generator,
     *,
     memory: int,
@@ -611,9 +619,12 @@ def embed_pooled(
     The points are shuffled first: what a network does with a batch (batch normalisation, the rounding of a matrix
     product) may depend on the company a point is in, and must not depend on its label.
     """
+    count = sum(samples.sizes)
+    order = torch.randperm(count, generator=generator)
+    if isinstance(samples, EmbeddedSamples):  # after the draw: what is shuffled later does not depend on who embeds
+        return samples.parts
     pooled = samples.pooled()
-    count = len(pooled)
-    order = torch.randperm(count, generator=generator).to(pooled.device)
+    order = order.to(pooled.device)
     point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
     batches = max(1, min(count // 2, -(-count * point // memory)))  # of two points at least, or none can be normalised
     workers = workers or HERE

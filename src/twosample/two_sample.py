@@ -26,7 +26,19 @@ from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCrite
 from .products import DEFAULT_MEMORY, Workers
 from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
-from .statistics import MMD, Statistic
+from .statistics import MMD, Statistic, embedding
+from .streams import (
+    EmbeddedSamples,
+    Stream,
+    Survey,
+    all_rows,
+    embed_streams,
+    fitting_rows,
+    open_streams,
+    starting_rows,
+    survey,
+    training_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,8 @@ class TwoSampleTest:
     name
         What results call it.
     memory
-        Bytes that the computation may take beside the data and what is linear in them.
+        Bytes that the computation may take beside the data and what is linear in them. Of a `Stream`, embedded points
+        that take more are kept in a temporary file.
     """
 
     representation: nn.Module
@@ -79,6 +92,9 @@ class TwoSampleTest:
         """
         workers = None if client is None else DaskWorkers(client)
         streams = Streams(rng)
+        with open_streams(X, Y, self.memory) as pair:
+            if pair is not None:
+                return self._run_streamed(pair, streams, device, progress, workers)
         samples = as_samples(X, Y)
         train, held_out = samples, samples
         if self.learning is not None:
@@ -90,9 +106,26 @@ class TwoSampleTest:
     def fit(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
     ) -> FittedTest:
-        """Fit on all of X and Y; test the outcome on *other* points."""
+        """Fit on all of X and Y, of a `Stream` on at most 100,000 rows; test the outcome on *other* points."""
+        with open_streams(X, Y, self.memory) as pair:
+            if pair is not None:
+                streams = Streams(rng)
+                found = survey(*pair, fitting_rows(streams.torch("split"), self.memory))
+                return self._fit(found.picked, found.scaling, streams, device, progress)
         train = as_samples(X, Y)
         return self._fit(train, Scaling.of(train), Streams(rng), device, progress)
+
+    def _run_streamed(
+        self, pair: tuple[Stream, Stream], streams: Streams, device: str, progress: bool | None, workers: Workers | None
+    ) -> TwoSampleResult:
+        """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
+        if self.learning is None:
+            pick = starting_rows(streams.torch("subsample"), self.memory)
+        else:
+            pick = training_rows(self.learning.train_fraction, streams.torch("split"), self.memory)
+        found = survey(*pair, pick)
+        fitted = self._fit(found.picked, found.scaling, streams, device, progress)
+        return fitted._test_streamed(pair, found, streams, progress, workers)
 
     def _fit(
         self, train: Samples, scaling: Scaling, streams: Streams, device: str, progress: bool | None
@@ -133,23 +166,51 @@ class FittedTest:
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
         workers = None if client is None else DaskWorkers(client)
+        with open_streams(X, Y, self.spec.memory) as pair:
+            if pair is not None:
+                found = survey(*pair, all_rows, schema=self.schema)
+                return self._test_streamed(pair, found, Streams(rng), progress, workers)
         return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress, workers)
 
     def _test(
         self, samples: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
     ) -> TwoSampleResult:
-        n, m = samples.sizes
-        if min(n, m) < 2:
-            name, size = ("X", n) if n < 2 else ("Y", m)
-            raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
-        device = next((p.device for p in self.representation.parameters()), torch.device("cpu"))
-        return self._test_scaled(self.scaling.apply(samples, device=device), streams, progress, workers)
+        _check_sizes(*samples.sizes)
+        return self._test_scaled(self.scaling.apply(samples, device=self._device()), streams, progress, workers)
+
+    def _test_streamed(
+        self,
+        pair: tuple[Stream, Stream],
+        found: Survey,
+        streams: Streams,
+        progress: bool | None,
+        workers: Workers | None,
+    ) -> TwoSampleResult:
+        _check_sizes(*found.tested)
+        points = embed_streams(
+            *pair,
+            found,
+            self.scaling,
+            embedding(self.representation),
+            streams.torch("embedding"),
+            device=self._device(),
+            memory=self.spec.memory,
+            progress=progress,
+        )
+        return self._test_scaled(points, streams, progress, workers)
+
+    def _device(self) -> torch.device:
+        return next((p.device for p in self.representation.parameters()), torch.device("cpu"))
 
     def _test_scaled(
-        self, scaled: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
+        self,
+        scaled: Samples | EmbeddedSamples,
+        streams: Streams,
+        progress: bool | None,
+        workers: Workers | None = None,
     ) -> TwoSampleResult:
         seen = self.representation
-        if workers is not None and scaled.x.device.type != "cpu":  # other machines need not have this one's device
+        if workers is not None and self._device().type != "cpu":  # other machines need not have this one's device
             seen, scaled = copy.deepcopy(seen).cpu(), scaled.to(device="cpu")
         outcome = self.spec.calibration(
             self.spec.statistic,
@@ -171,9 +232,15 @@ class FittedTest:
             effect=self.spec.statistic.effect(outcome.prepared, float(outcome.values[0]), outcome.threshold),
             training=self.training,
             fitted=self,
-            samples=scaled,
+            samples=scaled if isinstance(scaled, Samples) else None,  # the rows of a stream are not kept
             calibrated=outcome,
         )
+
+
+def _check_sizes(n: int, m: int) -> None:
+    if min(n, m) < 2:
+        name, size = ("X", n) if n < 2 else ("Y", m)
+        raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
 
 
 def check_learning(representation: nn.Module, learning: Learning | None) -> None:

@@ -1,0 +1,639 @@
+"""Samples that are larger than memory: a `Stream` gives the rows of a sample in parts, as often as they are needed.
+
+Two passes make a test of two streams. The first, `survey`, learns what `as_samples` learns of data that are all
+there, and picks the rows to train on. The second, `embed_streams`, sends all other rows through the network and keeps
+only what the kernel compares: features, and the columns that it sees as they are. No pass holds more than a few parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._progress import bar
+from .errors import InputError
+from .files import npy_parts, parquet_parts
+from .samples import Profile, Samples, Scaling, Schema, _as_narwhals, _read, _Table, schema_and_scaling, split_rows
+
+MAX_TRAINING_ROWS = 100_000
+"""At most so many rows of each stream are trained on: training costs batches, and 300 of them see 76,800 rows."""
+
+_START_ROWS = 10_000  # pooled rows from which a kernel that is not trained takes its medians
+_PART = 2**21  # numbers in a part of what is in memory already: 16 MiB in float64
+
+Rows: TypeAlias = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""For each sample the rows that are picked and the rows that are to be tested, both in the order they are used in."""
+
+Pick: TypeAlias = Callable[[tuple[int, int], int], Rows]
+"""(sizes of the samples, numbers in a row) -> which rows are picked, and which are to be tested."""
+
+
+class Partition(Protocol):
+    """A part of a stream, to be read on its own, also in another process."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has, where that is known without reading it."""
+
+    def read(self) -> object:
+        """The rows: an array, a table or images, anything that `as_samples` takes."""
+
+
+class Stream:
+    """The rows of a sample in parts, as often as they are needed; none of it stays in memory.
+
+    `two_sample_test` takes a Stream for X, for Y or for both. Iterating over a stream gives its parts.
+
+    Parameters
+    ----------
+    partitions
+        Objects with `rows`, a number or None, and `read()`, which gives an array, a table or images. See `parquet`,
+        `npy` and `batches` for the usual ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from twosample.streams import Stream
+    >>> stream = Stream.batches(lambda: (np.full((5, 2), step) for step in range(3)))
+    >>> len(stream), len(stream.partitions)
+    (15, 3)
+    """
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        self._partitions: tuple[Partition, ...] | None = tuple(partitions)
+        self._make: Callable[[], Iterable[object]] | None = None
+        self._once: Iterator[object] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._rows: int | None = None
+        self._closed = False
+
+    @classmethod
+    def parquet(cls, paths: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None) -> Stream:
+        """The rows of one or several Parquet files, of all columns or of those that are named. It takes polars."""
+        return cls(part for path in _listed(paths) for part in parquet_parts(path, columns))
+
+    @classmethod
+    def npy(cls, paths: str | Path | Sequence[str | Path]) -> Stream:
+        """The rows of one or several NPY files, which are memory-mapped for as long as a part of them is read."""
+        return cls(part for path in _listed(paths) for part in npy_parts(path))
+
+    @classmethod
+    def batches(cls, source: Iterable[object] | Callable[[], Iterable[object]]) -> Stream:
+        """The rows of batches: arrays, tables or images of any lengths.
+
+        A function that gives the same batches anew each time it is called is called for every pass, and once before to
+        count the rows. So is a collection, such as a list of arrays. An iterator can be gone through only once:
+        its batches are written to a temporary folder as they come, which is removed with the stream.
+        """
+        stream = cls(())
+        stream._partitions = None
+        if callable(source):
+            stream._make = source
+        elif isinstance(source, Iterator):
+            stream._once = source
+        elif isinstance(source, Iterable):
+            stream._make = _Collection(source)
+        else:
+            raise InputError(
+                f"the batches are a {type(source).__name__}; pass an iterable of arrays or tables, or a function "
+                "that gives one."
+            )
+        return stream
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The parts. For a function that gives batches it takes a pass to count them."""
+        self._settle("the stream")
+        if self._partitions is None:
+            return tuple(_Batch(self._make, at, len_of(batch)) for at, batch in enumerate(self))  # type: ignore[arg-type]
+        return self._partitions
+
+    def __iter__(self) -> Iterator[object]:
+        self._settle("the stream")
+        if self._partitions is None:
+            return iter(self._make())  # type: ignore[misc]
+        return (partition.read() for partition in self._partitions)
+
+    def __len__(self) -> int:
+        """The number of rows, which for some streams takes a pass to count."""
+        return self._count("the stream")
+
+    def __bool__(self) -> bool:
+        return True  # a question that must not take a pass
+
+    def close(self) -> None:
+        """Remove what was written to a temporary folder; the stream cannot be read any more."""
+        self._closed, self._once = True, None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _count(self, sample: str) -> int:
+        self._settle(sample)
+        if self._rows is None:
+            if self._partitions is not None and all(part.rows is not None for part in self._partitions):
+                self._rows = sum(part.rows or 0 for part in self._partitions)
+            else:
+                self._rows = sum(map(len_of, self))
+        return self._rows
+
+    def _settle(self, sample: str) -> None:
+        """Write the batches of an iterator to files, in the first pass that wants them."""
+        if self._closed:
+            raise InputError("this stream is closed: it was interrupted, or its files are removed; make a new one.")
+        if self._once is None:
+            return
+        folder = tempfile.TemporaryDirectory(prefix="twosample-")
+        written: list[Partition] = []
+        rows, once, self._once = 0, self._once, None
+        try:
+            for batch in once:
+                if count := len_of(batch):
+                    written.append(_spilled(batch, Path(folder.name) / str(len(written)), sample, rows))
+                    rows += count
+        except BaseException:
+            self._closed = True
+            folder.cleanup()
+            raise
+        self._partitions, self._rows, self._folder = tuple(written), rows, folder
+
+
+def len_of(batch: object) -> int:
+    """The rows of a batch; 1 for what has no length, for `as_samples` to complain of."""
+    try:
+        return len(batch)  # type: ignore[arg-type]
+    except TypeError:
+        return 1
+
+
+def _listed(paths: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    return [paths] if isinstance(paths, str | os.PathLike) else paths
+
+
+@dataclass(frozen=True)
+class _Collection:
+    batches: Iterable[object]
+
+    def __call__(self) -> Iterable[object]:
+        return self.batches
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """One of the batches that a function gives; to get there it goes through those before."""
+
+    make: Callable[[], Iterable[object]]
+    place: int
+    rows: int
+
+    def read(self) -> object:
+        return next(islice(iter(self.make()), self.place, None))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows that are in memory already."""
+
+    data: Any
+
+    @property
+    def rows(self) -> int:
+        return len_of(self.data)
+
+    def read(self) -> object:
+        return self.data
+
+
+@dataclass(frozen=True)
+class _Spilled:
+    """A batch in a temporary file."""
+
+    path: Path
+    rows: int
+
+    def read(self) -> object:
+        if self.path.suffix == ".npy":
+            return np.load(self.path, allow_pickle=False)
+        with np.load(self.path, allow_pickle=False) as saved:
+            form = json.loads(saved["form"].tobytes())
+            labels = {
+                int(place): [levels[code] for code in saved[f"codes{place}"]]
+                for place, levels in form["levels"].items()
+            }
+            return _Table(form["names"], form["named"], form["kinds"], saved["numbers"], labels)
+
+
+def _spilled(batch: object, file: Path, sample: str, first: int) -> _Spilled:
+    """Write a batch: an array as it is, which may be half as large as its float64s, anything else as it was read."""
+    plain = isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf" and not isinstance(batch, np.ma.MaskedArray)
+    data: Any = batch if plain else _read(batch, sample, first)
+    try:
+        if isinstance(data, np.ndarray):
+            np.save(file.with_suffix(".npy"), data, allow_pickle=False)
+            return _Spilled(file.with_suffix(".npy"), len(data))
+        levels = {place: sorted(set(labels)) for place, labels in data.labels.items()}
+        form = {"names": data.names, "named": data.named, "kinds": data.kinds, "levels": levels}
+        arrays = {"numbers": data.numbers, "form": np.frombuffer(json.dumps(form).encode(), dtype=np.uint8)}
+        for place, known in levels.items():
+            code = {level: number for number, level in enumerate(known)}
+            arrays[f"codes{place}"] = np.array([code[label] for label in data.labels[place]], dtype=np.int64)
+        np.savez(file.with_suffix(".npz"), allow_pickle=False, **arrays)
+    except OSError as error:
+        raise InputError(
+            f"batches of {sample} cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
+            "folder with more room, or pass Stream.batches(function), which can be read again."
+        ) from error
+    return _Spilled(file.with_suffix(".npz"), len(data))
+
+
+# What comes in
+
+
+@contextmanager
+def open_streams(X: object, Y: object, memory: int) -> Iterator[tuple[Stream, Stream] | None]:
+    """Both samples as streams if one of them has to be read as one, else None.
+
+    Streams, iterators of batches and memory maps of more than a quarter of `memory` have to be. What is made here is
+    closed at the end.
+    """
+    if not any(_is_streamed(data, memory) for data in (X, Y)):
+        yield None
+        return
+    x, y = (data if isinstance(data, Stream) else _as_stream(data, name) for data, name in ((X, "X"), (Y, "Y")))
+    try:
+        yield x, y
+    finally:
+        for stream, data in ((x, X), (y, Y)):
+            if stream is not data:
+                stream.close()
+
+
+def _is_streamed(data: object, memory: int) -> bool:
+    if isinstance(data, np.memmap):
+        return data.nbytes > memory // 4
+    return isinstance(data, Stream | Iterator)
+
+
+def _as_stream(data: Any, sample: str) -> Stream:
+    if isinstance(data, Iterator):
+        return Stream.batches(data)
+    if isinstance(data, np.ndarray | Tensor) and data.ndim and len(data):
+        step = max(1, _PART // max(1, int(np.prod(data.shape[1:]))))
+        return Stream(_Held(data[start : start + step]) for start in range(0, len(data), step))
+    table = None if isinstance(data, list | tuple) else _as_narwhals(data, sample)
+    if isinstance(table, nw.DataFrame) and len(table) and table.columns:
+        step = max(1, _PART // len(table.columns))
+        return Stream(_Held(table[start : start + step].to_native()) for start in range(0, len(table), step))
+    return Stream([_Held(data)])
+
+
+# Which rows
+
+
+def training_rows(train_fraction: float, generator: torch.Generator, memory: int) -> Pick:
+    """A part of each sample to train on, the rest to test.
+
+    At most `MAX_TRAINING_ROWS` of each, and no more than a quarter of `memory` holds as float64. Below these limits the
+    rows are those that `samples.split` draws.
+    """
+
+    def pick(sizes: tuple[int, int], numbers: int) -> Rows:
+        return split_rows(sizes, train_fraction, generator, most=_most(MAX_TRAINING_ROWS, numbers, memory))
+
+    return pick
+
+
+def starting_rows(generator: torch.Generator, memory: int) -> Pick:
+    """Rows of the pooled samples, drawn blind to labels, from which a kernel starts; all are tested.
+
+    At most 10,000, and no more than a quarter of `memory` holds; all of them, in order, where there are not so many.
+    """
+
+    def pick(sizes: tuple[int, int], numbers: int) -> Rows:
+        n, m = sizes
+        most = _most(_START_ROWS, numbers, memory)
+        some = torch.arange(n + m)
+        if n + m > most:
+            some = torch.randperm(n + m, generator=generator)[:most].sort().values
+        return (some[some < n], torch.arange(n)), (some[some >= n] - n, torch.arange(m))
+
+    return pick
+
+
+def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
+    """As many rows of each sample as `training_rows` may take, and none to test."""
+
+    def pick(sizes: tuple[int, int], numbers: int) -> Rows:
+        most, none = _most(MAX_TRAINING_ROWS, numbers, memory), torch.arange(0)
+        orders = (torch.randperm(n, generator=generator)[:most] if n > most else torch.arange(n) for n in sizes)
+        of_x, of_y = ((order, none) for order in orders)
+        return of_x, of_y
+
+    return pick
+
+
+def all_rows(sizes: tuple[int, int], numbers: int) -> Rows:
+    """No row is picked, and all are tested."""
+    none = torch.arange(0)
+    return (none, torch.arange(sizes[0])), (none, torch.arange(sizes[1]))
+
+
+def _most(rows: int, numbers: int, memory: int) -> int:
+    return max(2, min(rows, memory // 4 // (2 * 8 * max(1, numbers))))
+
+
+# The first pass
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What the first pass over two streams tells.
+
+    Attributes
+    ----------
+    schema, scaling
+        How rows become points, from all rows of both samples pooled.
+    picked
+        The rows that were picked, encoded but not scaled.
+    rows
+        Which these are, and which are to be tested.
+    sizes
+        Rows of the streams.
+    marks
+        A checksum of the picked rows of each sample, by which a later pass knows them again.
+    """
+
+    schema: Schema
+    scaling: Scaling
+    picked: Samples
+    rows: Rows
+    sizes: tuple[int, int]
+    marks: tuple[int, int]
+
+    @property
+    def tested(self) -> tuple[int, int]:
+        """How many rows of each sample are to be tested."""
+        return len(self.rows[0][1]), len(self.rows[1][1])
+
+
+def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None) -> Survey:
+    """Go once through X, then through Y; raise and warn of all that `as_samples` raises and warns of.
+
+    Parameters
+    ----------
+    x, y
+        The streams.
+    pick
+        Which rows to keep.
+    schema
+        How earlier data were encoded. Without it the schema is learned from both streams.
+    """
+    named = ((x, "X"), (y, "Y"))
+    n, m = (_counted(stream, name) for stream, name in named)
+    profiles, rows = (Profile("X"), Profile("Y")), None
+    kept: tuple[list[Any], list[Any]] = ([], [])
+    for at, (stream, name) in enumerate(named):
+        profile, wanted = profiles[at], np.empty(0, dtype=np.int64)
+        for batch in _filled(stream):
+            data = profile.read(batch)
+            if rows is None:  # now it is known how wide they are
+                rows = pick((n, m), profile.numbers)
+            if not profile.batches:
+                wanted = np.sort(rows[at][0].numpy())
+            first, end = np.searchsorted(wanted, (profile.rows, profile.rows + len(data)))
+            if end > first:
+                index = wanted[first:end] - profile.rows
+                kept[at].append(data[index] if isinstance(data, np.ndarray) else data.take(index))
+            profile.include(data)
+        _check_count(name, (n, m)[at], profile.rows)
+    if rows is None:
+        raise InputError("X is empty: it has 0 rows.")
+    schema, scaling = schema_and_scaling(*profiles, schema)
+    (of_x, mark_x), (of_y, mark_y) = (_encoded(kept[at], rows[at][0], schema, profiles[at]) for at in (0, 1))
+    picked = Samples(of_x, of_y, schema, (rows[0][0], rows[1][0]))
+    return Survey(schema, scaling, picked, rows, (n, m), (mark_x, mark_y))
+
+
+def _encoded(pieces: list[Any], rows: Tensor, schema: Schema, profile: Profile) -> tuple[Tensor, int]:
+    """Rows that were kept in the order of the stream, encoded and in the order of `rows`; and their checksum."""
+    dtype = {"": torch.float64, "uint8": torch.uint8, "float32": torch.float32}[schema.pixels]
+    points = torch.empty((len(rows), *schema.shape), dtype=dtype)
+    place, start, mark = torch.argsort(rows), 0, 0
+    pieces.reverse()
+    while pieces:
+        piece = schema._tensor(pieces.pop(), profile.sample)
+        mark = _marked(piece, mark)
+        points[place[start : start + len(piece)]] = piece
+        start += len(piece)
+    return points, mark
+
+
+def _marked(points: Tensor, mark: int) -> int:
+    return zlib.crc32(np.ascontiguousarray(points.numpy()).tobytes(), mark)
+
+
+def _filled(stream: Stream) -> Iterator[object]:
+    return (batch for batch in stream if len_of(batch))
+
+
+def _counted(stream: Stream, sample: str) -> int:
+    count = stream._count(sample)
+    if not count:
+        raise InputError(f"{sample} is empty: its stream gave no rows.")
+    return count
+
+
+def _check_count(sample: str, before: int, now: int) -> None:
+    if before != now:
+        raise InputError(
+            f"{sample} gave {before} rows when it was read first and {now} the next time; a stream must give the "
+            "same rows each time. Pass an iterator that can be read only once as it is, and it is kept in a file."
+        )
+
+
+# The second pass
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedSamples:
+    """Two samples of which only what the statistic needs is left: points as a kernel compares them, or features.
+
+    Attributes
+    ----------
+    parts
+        The embedded points of X, then of Y, as `Kernel.embed` gives them: tensors with one row a point.
+    sizes
+        Number of points of X and of Y.
+    schema
+        How the rows were encoded.
+    """
+
+    parts: tuple[Tensor, ...]
+    sizes: tuple[int, int]
+    schema: Schema
+
+    def to(self, *, device: torch.device | str) -> EmbeddedSamples:
+        """The same points on another device."""
+        return EmbeddedSamples(tuple(part.to(device) for part in self.parts), self.sizes, self.schema)
+
+
+def embed_streams(
+    x: Stream,
+    y: Stream,
+    found: Survey,
+    scaling: Scaling,
+    embed: Callable[[Tensor], tuple[Tensor, ...]],
+    generator: torch.Generator,
+    *,
+    device: torch.device,
+    memory: int,
+    progress: bool | None = False,
+) -> EmbeddedSamples:
+    """Go once through both streams; keep of the rows that are to be tested what `embed` makes of them.
+
+    The streams are merged at random: of all ways to deal the points of X and of Y out to the batches, each is as
+    likely. So what a network does with a batch (the rounding of a matrix product, a normalisation) may depend on
+    the company of a point but never on its label: if P = Q, the merged rows are independent of their labels.
+
+    Embedded points stay in memory as long as they take no more than `memory` bytes; beyond that they are in a
+    temporary file without a name, which vanishes with them.
+    """
+    n, m = found.tested
+    count, width = n + m, int(np.prod(found.schema.shape))
+    readers = [
+        _Tested(stream, name, found.sizes[at], found.rows[at], found, scaling, device)
+        for at, (stream, name) in enumerate(((x, "X"), (y, "Y")))
+    ]
+    is_x = torch.zeros(count, dtype=torch.bool)
+    is_x[torch.randperm(count, generator=generator)[:n]] = True
+    point = 64 * 4 * max(256, width)  # bytes, with the activations of a usual network
+    batches = max(1, min(count // 2, -(-count * point // memory)))
+    parts: tuple[Tensor, ...] = ()
+    with torch.no_grad(), bar("reading", batches, progress) as tick:
+        for labels in torch.tensor_split(is_x, batches):
+            of_x = int(labels.sum())
+            points, places = zip(readers[0].take(of_x), readers[1].take(len(labels) - of_x), strict=True)
+            order = torch.randperm(len(labels), generator=generator)  # a file may be sorted
+            z = embed(torch.cat(points)[order.to(device)])
+            parts = parts or _room(z, count, memory)
+            where = torch.cat([places[0], places[1] + n])[order]
+            for part, new in zip(parts, z, strict=True):
+                part[where] = new.cpu()
+            tick("")
+    for reader, mark in zip(readers, found.marks, strict=True):
+        reader.finish(mark)
+    return EmbeddedSamples(parts, (n, m), found.schema).to(device=device)
+
+
+class _Tested:
+    """The rows of a stream that are to be tested, scaled, as many at a time as are asked for."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        sample: str,
+        size: int,
+        rows: tuple[Tensor, Tensor],
+        found: Survey,
+        scaling: Scaling,
+        device: torch.device,
+    ) -> None:
+        self.sample, self.size, self.schema = sample, size, found.schema
+        self.places = torch.full((size,), -1)  # of each row among those that are tested; -1 for none
+        self.places[rows[1]] = torch.arange(len(rows[1]))
+        self.points = torch.empty((0, *found.schema.shape), device=device)
+        self.at = torch.empty(0, dtype=torch.int64)
+        self.rest = self._read(stream, scaling, device)
+        self.rows, self.mark, self.dropped = 0, 0, False
+
+    def _read(self, stream: Stream, scaling: Scaling, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in _filled(stream):
+            data = _read(batch, self.sample, self.rows)
+            self.schema._check(data, self.sample, warn=False)
+            points = self.schema._tensor(data, self.sample)
+            if self.rows + len(points) > self.size:
+                _check_count(self.sample, self.size, self.rows + len(points))
+            at = self.places[self.rows : self.rows + len(points)]
+            self.rows += len(points)
+            tested = at >= 0
+            if not tested.all():
+                self.dropped, self.mark = True, _marked(points[~tested], self.mark)
+                points, at = points[tested], at[tested]
+            yield scaling._apply(points, torch.float32, device), at
+
+    def take(self, count: int) -> tuple[Tensor, Tensor]:
+        """The next `count` rows, and their places among all that are tested."""
+        pieces, places, have = [self.points], [self.at], len(self.at)
+        while have < count:
+            found = next(self.rest, None)
+            if found is None:
+                _check_count(self.sample, self.size, self.rows)
+                break
+            pieces.append(found[0])
+            places.append(found[1])
+            have += len(found[1])
+        points, at = (torch.cat(found) if len(found) > 1 else found[0] for found in (pieces, places))
+        self.points, self.at = points[count:], at[count:]
+        return points[:count], at[:count]
+
+    def finish(self, mark: int) -> None:
+        """Read what is left, and see that the rows that were trained on are those that were left out."""
+        for _ in self.rest:
+            pass
+        _check_count(self.sample, self.size, self.rows)
+        if self.dropped and self.mark != mark:
+            raise InputError(
+                f"{self.sample} gave other rows when it was read again, or in another order, so that rows would be "
+                "tested that were trained on; a stream must give the same rows each time."
+            )
+
+
+def _is_spilled(parts: tuple[Tensor, ...], memory: int) -> bool:
+    return sum(part.numel() * part.element_size() for part in parts) > memory
+
+
+def _room(z: tuple[Tensor, ...], count: int, memory: int) -> tuple[Tensor, ...]:
+    """Tensors for `count` points like `z`, in a file if they take more than `memory` bytes."""
+    shapes = [(count, *part.shape[1:]) for part in z]
+    empty = tuple(torch.empty(shape, dtype=part.dtype, device="meta") for shape, part in zip(shapes, z, strict=True))
+    if not _is_spilled(empty, memory):
+        return tuple(torch.empty(shape, dtype=part.dtype) for shape, part in zip(shapes, z, strict=True))
+    return tuple(_mapped(shape, part.dtype) for shape, part in zip(shapes, z, strict=True))
+
+
+def _mapped(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    numbers = torch.empty(0, dtype=dtype).numpy().dtype
+    try:
+        with tempfile.TemporaryFile(prefix="twosample-") as file:
+            if hasattr(os, "posix_fallocate"):  # or a full disk would end the process when a page is written
+                os.posix_fallocate(file.fileno(), 0, max(1, int(np.prod(shape)) * numbers.itemsize))
+            return torch.from_numpy(np.memmap(file, dtype=numbers, mode="w+", shape=shape))
+    except OSError as error:
+        raise InputError(
+            f"the embedded points cannot be written to {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR "
+            "to a folder with more room, or give the test more memory."
+        ) from error
+
+
+def available_memory() -> int:
+    """Bytes of memory that are free, or a number that no file reaches where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return sys.maxsize
