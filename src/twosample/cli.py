@@ -15,7 +15,7 @@ import secrets
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ._version import __version__
@@ -98,10 +98,18 @@ def run(
     train_fraction: TrainFraction = None,
     seed: Seed = None,
     device: Device = "auto",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT."),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")
+    ] = False,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Read NPY and Parquet files in parts; by default those that fill the memory."),
     ] = False,
     fail_on_reject: Annotated[
         bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
@@ -122,7 +130,12 @@ def run(
       twosample test yesterday.parquet today.parquet --explain
     """
     with _sentences(a, b):
-        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet)
+        if stream and explain:
+            raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
+        in_parts = False if explain else stream or None
+        result, facts = _tested(
+            a, b, method, alpha, permutations, train_fraction, seed, device, quiet, scheduler, in_parts
+        )
         reject = result.reject(alpha)
         if (problem := _too_few(result, alpha)) is not None:
             warnings.warn(problem, UserWarning, stacklevel=1)
@@ -238,6 +251,8 @@ def _tested(
     seed: int | None,
     device: str,
     quiet: bool,
+    scheduler: str | None = None,
+    stream: bool | None = False,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and what it was asked."""
     if not 0 < alpha < 1:
@@ -246,19 +261,22 @@ def _tested(
         raise InputError(f"--seed is {seed}; it must not be negative.")
     seed = secrets.randbelow(2**32) if seed is None else seed
     from .api import two_sample_test
-    from .files import read_pair
+    from .cluster import connected
+    from .streams import open_file
 
-    X, Y = read_pair(a, b)
-    result = two_sample_test(
-        X,
-        Y,
-        method,
-        permutations=permutations,
-        train_fraction=train_fraction,
-        rng=seed,
-        device=device,
-        progress=sys.stderr.isatty() and not quiet,
-    )
+    with nullcontext() if scheduler is None else connected(scheduler) as client:
+        X, Y = open_file(a, stream=stream), open_file(b, stream=stream)
+        result = two_sample_test(
+            X,
+            Y,
+            method,
+            permutations=permutations,
+            train_fraction=train_fraction,
+            rng=seed,
+            device=device,
+            progress=sys.stderr.isatty() and not quiet,
+            client=client,
+        )
     return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": method, "alpha": alpha, "seed": seed}
 
 

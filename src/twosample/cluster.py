@@ -11,9 +11,12 @@ The scheduler and its workers must have the same versions of this library, of to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
 from typing import Any
 
 import torch
@@ -22,6 +25,7 @@ from .errors import ClusterError, InputError, MissingDependency
 
 _LOOK = 1.0  # seconds without a result after which it is asked whether there is still somebody to wait for
 _ANSWER = 5.0  # seconds in which a scheduler has to answer
+_AT_ONCE = 64  # results are fetched so many at a time, if there are as many
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,10 @@ class DaskWorkers:
     client
         A `distributed.Client`, not an asynchronous one.
     patience
-        Seconds to wait for a worker where there is none (any more) before giving up with a `ClusterError`.
+        Seconds without a worker, or without an answer of the scheduler, before giving up with a `ClusterError`.
     """
 
-    def __init__(self, client: Any, *, patience: float = 10.0) -> None:
+    def __init__(self, client: Any, *, patience: float = 30.0) -> None:
         distributed = _distributed()
         if not isinstance(client, distributed.Client) or client.asynchronous:
             kind = "an asynchronous client" if isinstance(client, distributed.Client) else f"a {type(client).__name__}"
@@ -55,18 +59,16 @@ class DaskWorkers:
 
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """`function(*each)` for each of `arguments`, in their order; those that were shared are futures."""
-        futures: list[Any] = []
-        done = False
+        futures: deque[Any] = deque()
         try:
             futures.extend(self._submit(_piece, function, *map(self._argument, each)) for each in arguments)
-            futures.reverse()
             while futures:
-                yield self._result(futures[-1])
-                futures.pop()  # and its worker may forget it
-            done = True
+                for result in self._first_results(futures):
+                    futures.popleft()  # and its worker may forget it
+                    yield result
         finally:
-            if not done and self.client.status == "running":
-                self.client.cancel(futures)
+            if futures and self.client.status == "running":
+                self.client.cancel(list(futures))
 
     def _argument(self, value: Any) -> Any:
         return value if isinstance(value, _distributed().Future) else _packed(value)
@@ -78,16 +80,19 @@ class DaskWorkers:
             raise ClusterError(f"the client is {self.client.status}, so nothing can be computed through it.")
         # Dask warns of large arguments, since its scheduler keeps them. Here it should: they are what a lost piece is
         # computed from again.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 EiB"}):
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             return self.client.submit(function, *arguments, pure=False)
 
-    def _result(self, future: Any) -> Any:
-        """The result of a task, or a sentence when there is nobody who could give it."""
+    def _first_results(self, futures: Sequence[Any]) -> Any:
+        """The results of the first of these tasks, of as many as there are; a sentence when nobody can give them."""
         distributed = _distributed()
         alone_since = None
         while True:
             try:
-                return future.result(timeout=_LOOK)
+                distributed.wait(futures[0], timeout=_LOOK)
+                ready = list(islice(takewhile(lambda future: future.done(), futures), _AT_ONCE))
+                gather = partial(self.client.gather, ready, asynchronous=True)
+                return self.client.sync(gather, callback_timeout=self.patience)
             except distributed.KilledWorker as error:
                 raise ClusterError(
                     f"{error.allowed_failures + 1} workers died one after the other of the same piece of work, most "
@@ -95,8 +100,8 @@ class DaskWorkers:
                 ) from error
             except distributed.CancelledError as error:
                 raise ClusterError(f"the scheduler at {self._address()} is gone, and the work with it.") from error
-            except TimeoutError:
-                if future.status == "error":  # the piece itself ran out of some time
+            except TimeoutError:  # nothing yet, or lost with a worker that had just finished it
+                if futures[0].status == "error":  # the piece itself ran out of some time
                     raise
             if self._workers():
                 alone_since = None
@@ -110,12 +115,14 @@ class DaskWorkers:
 
     def _workers(self) -> int:
         """How many workers there are; an error when the scheduler does not say."""
-        if self.client.status == "running":
-            try:
-                return len(self.client.sync(self.client.scheduler.ncores, callback_timeout=_ANSWER))
-            except (OSError, TimeoutError):
-                pass
-        raise ClusterError(f"the scheduler at {self._address()} does not answer any more.")
+        if self.client.status != "running":
+            raise ClusterError(f"the scheduler at {self._address()} is gone, and the work with it.")
+        try:
+            return len(self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience))
+        except (OSError, TimeoutError) as error:
+            raise ClusterError(
+                f"the scheduler at {self._address()} has not answered for {self.patience:g} s ({error!r})."
+            ) from error
 
     def _address(self) -> str:
         return str(self.client.scheduler.address) if self.client.scheduler is not None else "an unknown address"

@@ -332,13 +332,15 @@ def block_and_row_sums(
         members = [strips[k : k + each] for k in range(0, len(strips), each)]
         points_of = [torch.cat([strip.points for strip in group]) for group in members]
         bins_of = [torch.unique(torch.cat([strip.bins for strip in group])) for group in members]
-        workers = workers or HERE
-        seen, groups = workers.share(kernel), []
-        for group, index, own in zip(members, points_of, bins_of, strict=True):
-            groups.append(workers.share(_group(group, _rows(z, index), w[:, index], own)))
-        del z, w
-        pairs = list(itertools.combinations_with_replacement(range(len(groups)), 2))
-        found = workers.map(_compare, ((seen, groups[a], None if a == b else groups[b], diagonal) for a, b in pairs))
+        team = workers or HERE
+        seen = team.share(kernel)
+
+        @functools.lru_cache(maxsize=2 if workers is None else None)  # here, no more than are compared
+        def group(k: int) -> Any:
+            return team.share(_group(members[k], _rows(z, points_of[k]), w[:, points_of[k]], bins_of[k]))
+
+        pairs = list(itertools.combinations_with_replacement(range(len(members)), 2))
+        found = team.map(_compare, ((seen, group(a), None if a == b else group(b), diagonal) for a, b in pairs))
         with bar("comparing", len(pairs), progress) as tick:
             for (a, b), (block, of_a, of_b) in zip(pairs, found, strict=True):
                 blocks.index_put_((bins_of[a][:, None], bins_of[b][None, :]), block.to(device), accumulate=True)

@@ -7,10 +7,11 @@ one point are the ordinary permutation test.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, Protocol, get_args
@@ -43,6 +44,7 @@ Estimator = Literal["unbiased", "biased", "paired", "block"]
 Alternative = Literal["two-sided", "greater"]
 
 _BINS_A_BLOCK = 16  # bins that a block is cut into, so that swaps have signs to change within it
+_EMBEDDINGS = 64  # at most so many pieces of work are all the batches of points that go through a network
 _SINGULAR, _RIDGE = 1e-10, 1e-8  # eigenvalues of a scatter, relative to the largest; float32 features carry 1e-12
 
 
@@ -627,15 +629,21 @@ def embed_pooled(
     order = order.to(pooled.device)
     point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
     batches = max(1, min(count // 2, -(-count * point // memory)))  # of two points at least, or none can be normalised
-    workers = workers or HERE
-    shared = workers.share(embed)
-    pieces = workers.map(_embedded, ((shared, pooled[index]) for index in torch.tensor_split(order, batches)))
+    team = workers or HERE
+    shared = team.share(embed)
+    # A piece of work is one batch, or several where they are small.
+    each, indices = -(-batches // _EMBEDDINGS), torch.tensor_split(order, batches)
+    found = team.map(
+        _embedded,
+        ((shared, [pooled[i] for i in indices[k : k + each]]) for k in range(0, batches, each)),
+    )
+    pieces = itertools.chain.from_iterable(found)
     back = torch.argsort(order)
     return tuple(torch.cat(part)[back] for part in zip(*pieces, strict=True))
 
 
-def _embedded(embed: Callable[[Tensor], Embedded], points: Tensor) -> Embedded:
-    return embed(points)
+def _embedded(embed: Callable[[Tensor], Embedded], batches: Sequence[Tensor]) -> list[Embedded]:
+    return [embed(points) for points in batches]
 
 
 def _resolution(vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, smaller: int) -> float:
