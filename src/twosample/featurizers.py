@@ -36,6 +36,9 @@ class MLP(nn.Module):
         Of the hidden layers and of the output; None means 3 * inputs, at least 30 and at most 300.
     layers
         Number of linear maps.
+    gain
+        How many times as large as torch's own the starting weights of the first map are. A larger one lets the network
+        see finer structure from the first step on, instead of after thousands.
     generator
         Where the starting weights come from; `start` draws them again unless `load_state_dict` has put others there.
     """
@@ -46,10 +49,13 @@ class MLP(nn.Module):
         width: int | None = None,
         *,
         layers: int = 4,
+        gain: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.inputs, self.width, self.layers = inputs, width, layers
+        if not 0 < gain < math.inf:
+            raise InputError(f"gain is {gain}; it must be a positive number.")
+        self.inputs, self.width, self.layers, self.gain = inputs, width, layers, gain
         self.maps = nn.ModuleList()
         self.fresh = True
         if inputs is not None:
@@ -60,6 +66,10 @@ class MLP(nn.Module):
         sizes = [inputs] + [width] * self.layers
         self.maps = nn.ModuleList(_empty(nn.Linear, a, b) for a, b in itertools.pairwise(sizes))
         draw_weights(self, generator)
+        if self.gain != 1:
+            with torch.no_grad():
+                for parameter in self.maps[0].parameters():
+                    parameter.mul_(self.gain)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Size the network for the points and draw its weights, unless they were loaded."""
@@ -84,7 +94,8 @@ class MLP(nn.Module):
         super()._load_from_state_dict(*args, **options)
 
     def __repr__(self) -> str:
-        return f"MLP({self.inputs}, width={self.width}" + (f", layers={self.layers})" if self.layers != 4 else ")")
+        options = (f", layers={self.layers}" if self.layers != 4 else "") + (f", gain={self.gain:g}" * (self.gain != 1))
+        return f"MLP({self.inputs}, width={self.width}{options})"
 
 
 class ResidualMLP(nn.Module):
@@ -265,7 +276,7 @@ class Classifier(nn.Module):
     Parameters
     ----------
     featurizer
-        The network; None takes the paper's: an `MLP` for tables, a `ConvNet` (with ranks) for images.
+        The network; None takes an `MLP` with a gain of 8 for tables, a `ConvNet` (with ranks) for images.
     """
 
     def __init__(self, featurizer: nn.Module | None = None) -> None:
@@ -276,7 +287,7 @@ class Classifier(nn.Module):
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Start the network and draw the head."""
         if self.featurizer is None:
-            self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP()
+            self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP(gain=8)
         start = getattr(self.featurizer, "start", None)
         if callable(start):
             start(points, generator)
@@ -298,15 +309,22 @@ class Classifier(nn.Module):
 
 
 class AutoFeaturizer(nn.Module):
-    """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen."""
+    """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    residual
+        False takes a plain `MLP` with a gain of 8, which is better as the features of a classifier.
+    """
+
+    def __init__(self, residual: bool = True) -> None:
         super().__init__()
+        self.residual = residual
         self.network: nn.Module | None = None
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
-        network = ConvNet(ranks=True) if points.ndim == 4 else ResidualMLP()
+        network = ConvNet(ranks=True) if points.ndim == 4 else ResidualMLP() if self.residual else MLP(gain=8)
         network.start(points, generator)
         self.network = network
 
@@ -318,7 +336,8 @@ class AutoFeaturizer(nn.Module):
         return features
 
     def __repr__(self) -> str:
-        return "AutoFeaturizer()" if self.network is None else repr(self.network)
+        unseen = "AutoFeaturizer()" if self.residual else "AutoFeaturizer(residual=False)"
+        return unseen if self.network is None else repr(self.network)
 
 
 class Frozen(nn.Module):

@@ -26,6 +26,8 @@ from .samples import Samples, split
 
 R = TypeVar("R", bound=nn.Module)
 
+_BATCH_VALUES = 2**17  # in a batch of one sample, beyond its first 256 points
+
 CHECK_EVERY = 20
 """Steps between two looks at the values: each look makes an accelerator wait."""
 
@@ -53,7 +55,8 @@ class Learning:
     steps
         Number of steps.
     batch_size
-        Points of each sample in a step; samples of one size that is no larger are used whole.
+        Points of each sample in a step; samples of one size that is no larger are used whole. Batches of more than 256
+        are made smaller where points have many values, such as pixels.
     learning_rate
         Where the learning rate of networks starts.
     scale_rate
@@ -385,7 +388,7 @@ def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dic
 def _batches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of equal size from both samples, each walking through its own random order again and again."""
     n, m = samples.sizes
-    size = min(size, n, m)
+    size = min(size, n, m, max(256, _BATCH_VALUES // samples.x[0].numel()))
     if n == m == size:
         while True:
             yield samples.x, samples.y

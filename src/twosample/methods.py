@@ -24,6 +24,9 @@ from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCrite
 from .statistics import MMD, Alternative, HotellingT2
 from .two_sample import TwoSampleTest
 
+# One score is learned from all points at once, in few and small steps: small batches and long training fit their noise.
+_SCORES: Mapping[str, Any] = MappingProxyType({"steps": 1000, "batch_size": 5000, "learning_rate": 1e-3})
+
 
 def mmd_d(featurizer: nn.Module | None = None, *, permutations: int = 999, **learning: Any) -> TwoSampleTest:
     """MMD with a deep kernel trained for test power: finds differences of any shape, in tables and images.
@@ -149,7 +152,7 @@ def _classifier_test(
     calibration: Calibration,
     learning: dict[str, Any],
 ) -> TwoSampleTest:
-    settings: dict[str, Any] = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2, **learning}
+    settings: dict[str, Any] = {**_SCORES, **learning}
     scores: nn.Module = Classifier(network)
     if classifier is not None:
         useless = [option for option in learning if option != "train_fraction"]
@@ -232,7 +235,7 @@ def ablation(
     if column not in ABLATIONS:
         raise InputError(f"the ablation {column!r} does not exist; use one of {', '.join(ABLATIONS)}.")
     kernel, objective = column.split("+")
-    network = AutoFeaturizer() if featurizer is None else featurizer
+    network = AutoFeaturizer(residual=objective != "C") if featurizer is None else featurizer
     scores = Classifier(featurizer)
     kernels: dict[str, Callable[[], Kernel]] = {
         "S": lambda: OnFeatures(scores, Sign()),
@@ -240,16 +243,14 @@ def ablation(
         "G": lambda: OnFeatures(network, Gaussian()),
         "D": lambda: DeepKernel(network),
     }
-    classifier: dict[str, Any] = {"steps": 3000, "batch_size": 128, "learning_rate": 1e-2}
-    # The MMD of one score is the square of a difference near 0 at first, whose sign a small batch cannot tell.
-    scale: dict[str, Any] = {"steps": 5000, "batch_size": 5000, "learning_rate": 1e-2} if kernel == "L" else {}
+    scores_only: Mapping[str, Any] = _SCORES if kernel == "L" else {}
     train: dict[str, Callable[[], Learning]] = {
-        "C": lambda: Learning(CrossEntropy(), **{**classifier, **learning}),
-        "M": lambda: Learning(MeanDiscrepancy(), **{**scale, **learning}),
-        "J": lambda: Learning(PowerCriterion(), **{**scale, **learning}),
+        "C": lambda: Learning(CrossEntropy(), **{**_SCORES, **learning}),
+        "M": lambda: Learning(MeanDiscrepancy(), **{**scores_only, **learning}),
+        "J": lambda: Learning(PowerCriterion(), **{**scores_only, **learning}),
     }
     if objective == "C" and kernel in "GD":
-        first = Learning(CrossEntropy(), **{**classifier, **learning})
+        first = Learning(CrossEntropy(), **{**_SCORES, **learning})
         train["C"] = lambda: Learning(PowerCriterion(), pretraining=first, train_fraction=first.train_fraction)
     return TwoSampleTest(
         kernels[kernel](),
