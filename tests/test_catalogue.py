@@ -146,7 +146,7 @@ def test_what_the_columns_are_made_of():
     assert repr(parts["L+J"].representation) == "OnFeatures(Classifier(), Linear())"
     assert repr(parts["L+M"].representation) == "OnFeatures(Bounded(Classifier()), Linear())"
     assert repr(parts["G+M"].representation).startswith("OnFeatures(AutoFeaturizer(), Gaussian(")
-    assert repr(parts["D+C"].representation).startswith("DeepKernel(AutoFeaturizer()")
+    assert repr(parts["D+C"].representation).startswith("DeepKernel(AutoFeaturizer(residual=False)")
     objectives = {c: type(t.learning.objective) for c, t in parts.items()}
     for column, objective in objectives.items():
         first = parts[column].learning.pretraining

@@ -381,3 +381,14 @@ def test_normalisation_has_two_names():
 def test_auto_featurizer_must_see_points_first():
     with pytest.raises(InputError, match=r"has seen no points yet; fit the test first"):
         AutoFeaturizer()(torch.zeros(4, 5))
+
+
+def test_gain_makes_the_first_map_larger_and_nothing_else():
+    one, eight = (MLP(3, width=5, gain=gain, generator=seeded()) for gain in (1.0, 8.0))
+    for number, (a, b) in enumerate(zip(one.maps, eight.maps, strict=True)):
+        factor = 8 if number == 0 else 1
+        torch.testing.assert_close(b.weight, factor * a.weight)
+        torch.testing.assert_close(b.bias, factor * a.bias)
+    assert repr(eight) == "MLP(3, width=5, gain=8)"
+    with pytest.raises(InputError, match="gain is 0"):
+        MLP(3, gain=0)

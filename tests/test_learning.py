@@ -10,11 +10,20 @@ import torch
 from torch import nn
 
 import twosample
-from twosample import DeepKernel, Gaussian, Learning, PowerCriterion, ResidualMLP, TrainingError, TrainingWarning
+from twosample import (
+    DeepKernel,
+    Gaussian,
+    InputError,
+    Learning,
+    PowerCriterion,
+    ResidualMLP,
+    TrainingError,
+    TrainingWarning,
+)
 from twosample._random import Streams
 from twosample.bench.datasets import blob
-from twosample.learning import best_bandwidth, fit, settle_normalisation, start
-from twosample.samples import as_samples
+from twosample.learning import _batches, best_bandwidth, fit, settle_normalisation, start
+from twosample.samples import Samples, Schema, as_samples
 
 
 def two_normals(n=60, m=60, shift=1.0, seed=0):
@@ -249,3 +258,22 @@ def test_normalisation_is_settled_on_the_pooled_training_points_whatever_their_l
         found.append([m.running_mean.clone() for m in net.modules() if isinstance(m, nn.BatchNorm2d)])
     assert len(found[0]) == 3
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True))
+
+
+def test_large_batches_are_smaller_where_points_have_many_values():
+    images = Samples(torch.zeros(600, 1, 32, 32), torch.zeros(600, 1, 32, 32), Schema("image", (1, 32, 32)))
+    for wanted, found in ((100, 100), (256, 256), (5000, 256)):
+        assert len(next(_batches(images, wanted, torch.Generator()))[0]) == found
+    table = Samples(torch.zeros(600, 10), torch.zeros(500, 10), Schema("table", (10,)))
+    assert len(next(_batches(table, 5000, torch.Generator()))[0]) == 500
+
+
+def test_a_constant_schedule_keeps_the_learning_rate():
+    samples = two_normals()
+    fell, stayed = (
+        fit(Gaussian(3.0), samples, Learning(steps=40, schedule=schedule), Streams(0))[0].bandwidth
+        for schedule in ("cosine", "constant")
+    )
+    assert abs(math.log(stayed / 3)) > 1.3 * abs(math.log(fell / 3))
+    with pytest.raises(InputError, match="schedule is 'linear'"):
+        Learning(schedule="linear")
