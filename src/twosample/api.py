@@ -33,7 +33,7 @@ def two_sample_test(
     X, Y
         The samples, one row a point: NumPy arrays, torch tensors, lists, or pandas, polars or pyarrow tables, which
         may mix numeric, boolean and categorical columns; or images (N, H, W), (N, H, W, C) or (N, C, H, W). Sizes may
-        differ.
+        differ. Samples larger than memory: a `Stream`, a large np.memmap, or an iterator over batches of any of these.
     method
         A name of `METHODS`, or a `TwoSampleTest`.
     permutations, train_fraction

@@ -715,7 +715,10 @@ def _parts(result: object) -> tuple[FittedTest, Samples]:
     if not isinstance(result, TwoSampleResult):
         raise InputError(f"what is to be explained is a {type(result).__name__}; pass the result of a test.")
     if result.fitted is None or result.samples is None:
-        raise InputError("this result does not hold its fitted test and samples any more; run the test again.")
+        raise InputError(
+            "this result does not hold its fitted test and samples: a test of streams keeps no rows. "
+            "Test a part of them that fits in memory."
+        )
     return result.fitted, result.samples
 
 

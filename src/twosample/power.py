@@ -255,7 +255,8 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     fitted, samples = result.fitted, result.samples
     if fitted is None or samples is None:
         raise InputError(
-            "this result has lost its fitted test or its points; take it as `run` or `two_sample_test` returns it."
+            "this result has lost its fitted test or its points, or never had them: a test of streams keeps no rows. "
+            "Test a part of them that fits in memory, and take the result as `two_sample_test` returns it."
         )
     kernel, statistic = fitted.representation, fitted.spec.statistic
     if (

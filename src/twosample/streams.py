@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from ._progress import bar
 from .errors import InputError
-from .files import npy_parts, parquet_parts
+from .files import Table, npy_parts, parquet_parts, read
 from .samples import Profile, Samples, Scaling, Schema, _as_narwhals, _read, _Table, schema_and_scaling, split_rows
 
 MAX_TRAINING_ROWS = 100_000
@@ -77,7 +79,7 @@ class Stream:
         self._partitions: tuple[Partition, ...] | None = tuple(partitions)
         self._make: Callable[[], Iterable[object]] | None = None
         self._once: Iterator[object] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._remove: Callable[[], object] = _nothing
         self._rows: int | None = None
         self._closed = False
 
@@ -138,8 +140,7 @@ class Stream:
     def close(self) -> None:
         """Remove what was written to a temporary folder; the stream cannot be read any more."""
         self._closed, self._once = True, None
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._remove()
 
     def _count(self, sample: str) -> int:
         self._settle(sample)
@@ -156,19 +157,24 @@ class Stream:
             raise InputError("this stream is closed: it was interrupted, or its files are removed; make a new one.")
         if self._once is None:
             return
-        folder = tempfile.TemporaryDirectory(prefix="twosample-")
+        folder = Path(tempfile.mkdtemp(prefix="twosample-"))
+        # Also when the stream is forgotten or the program ends; not a TemporaryDirectory, which warns of that.
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         written: list[Partition] = []
         rows, once, self._once = 0, self._once, None
         try:
             for batch in once:
                 if count := len_of(batch):
-                    written.append(_spilled(batch, Path(folder.name) / str(len(written)), sample, rows))
+                    written.append(_spilled(batch, folder / str(len(written)), sample, rows))
                     rows += count
         except BaseException:
-            self._closed = True
-            folder.cleanup()
+            self.close()
             raise
-        self._partitions, self._rows, self._folder = tuple(written), rows, folder
+        self._partitions, self._rows = tuple(written), rows
+
+
+def _nothing() -> None:
+    """There is nothing to remove."""
 
 
 def len_of(batch: object) -> int:
@@ -626,6 +632,27 @@ def _mapped(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             f"the embedded points cannot be written to {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR "
             "to a folder with more room, or give the test more memory."
         ) from error
+
+
+# Files on the command line
+
+
+def open_file(path: str, *, stream: bool | None = None) -> Stream | Table:
+    """A file as a `Stream` or as its contents.
+
+    `stream` says which; None streams an NPY or Parquet file of more than a quarter of the available memory.
+    """
+    ending = Path(path).suffix.lower()
+    makers = {".npy": Stream.npy, ".parquet": Stream.parquet, ".pq": Stream.parquet}
+    if stream is None:
+        stream = ending in makers and os.path.isfile(path) and os.path.getsize(path) > available_memory() // 4
+    if not stream:
+        return read(path)
+    if ending not in makers:
+        raise InputError(
+            f"--stream reads NPY and Parquet files in parts, and {path} is neither; convert it, or leave it."
+        )
+    return makers[ending](path)
 
 
 def available_memory() -> int:
