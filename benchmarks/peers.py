@@ -1,0 +1,630 @@
+"""The same tests by other packages: same data, same machine, one after another; CPU time and peak memory against n.
+
+    python benchmarks/peers.py install                 an environment for each package, outside this repository
+    python benchmarks/peers.py run [PEER ...] [--sizes 250 500 ...] [--limit 120] [--memory 4] [--again]
+    python benchmarks/peers.py agree                   where the statistics agree, and how well
+    python benchmarks/peers.py table [--write]         tables and plots; --write puts them into docs/
+
+Two normal samples with 10 columns, n points each, that do not differ, columns scaled to mean 0 and variance 1;
+199 permutations; the Gaussian kernel at the median distance, given to every package (ours finds it by itself). Each
+measurement is a fresh process with one thread: imports and a warm-up on 50 points (compilation) come first and do not
+count. A run that needs more than `--limit` CPU seconds or `--memory` GiB is stopped, and larger ones are not tried.
+Environments are made with `python -m venv` and pip in the user's cache folder (TWOSAMPLE_PEERS names another one).
+Every outcome is one line in results/peers.jsonl, so a run can be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+from _measure import append, exponent, forget_peak, peak_bytes, read, stamp, write_between
+
+STORE = Path(__file__).parent / "results" / "peers.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PICTURES = PAGE.parent / "images"
+SIZES = (250, 500, 1000, 2000, 5000, 10_000, 20_000)
+DIMENSION, PERMUTATIONS, STEPS, BATCH = 10, 199, 300, 256
+
+
+def data(n):
+    """Two samples and the median of the distances between (at most 1000 of) their points."""
+    rng = np.random.default_rng(n)
+    pooled = rng.standard_normal((2 * n, DIMENSION))
+    pooled = (pooled - pooled.mean(0)) / pooled.std(0)
+    few = pooled[:: max(1, 2 * n // 1000)]
+    distances = np.sqrt(((few[:, None] - few[None]) ** 2).sum(-1))[np.triu_indices(len(few), 1)]
+    return pooled[:n], pooled[n:], float(np.median(distances))
+
+
+# ----------------------------------------------------------------------------------------------------- the contestants
+# Each function imports what it needs and returns one that tests x against y: (x, y, sigma) -> statistic, p-value.
+
+
+def ours_median():
+    import twosample
+
+    test = twosample.mmd_median(permutations=PERMUTATIONS)
+    return lambda x, y, sigma: _ours(test, x, y)
+
+
+def ours_fixed(estimator="unbiased", permutations=PERMUTATIONS):
+    """The same with the bandwidth that the others are given, for `agree`."""
+    import twosample
+    from twosample import MMD, Gaussian, Permutation, TwoSampleTest
+
+    twosample.mmd_median()  # the parts exist
+    return lambda x, y, sigma: _ours(
+        TwoSampleTest(Gaussian(sigma), statistic=MMD(estimator), calibration=Permutation(permutations)), x, y
+    )
+
+
+def ours_energy(permutations=PERMUTATIONS):
+    import torch
+
+    from twosample import MMD, Permutation, TwoSampleTest
+    from twosample.kernels import Kernel
+
+    class MinusDistance(Kernel):
+        """-|x - y|, whose MMD^2 is the energy distance."""
+
+        def tile(self, a, b):
+            return torch.cdist(a[0], b[0]).neg_()
+
+        def pairs(self, a, b):
+            return -torch.linalg.vector_norm(a[0] - b[0], dim=1)
+
+    test = TwoSampleTest(MinusDistance(), statistic=MMD("biased"), calibration=Permutation(permutations))
+    return lambda x, y, sigma: _ours(test, x, y)
+
+
+def ours_classifier():
+    from sklearn.linear_model import LogisticRegression
+
+    import twosample
+
+    test = twosample.c2st_s(classifier=LogisticRegression(), permutations=PERMUTATIONS, alternative="greater")
+    return lambda x, y, sigma: _ours(test, x, y)
+
+
+def ours_learned():
+    import twosample
+
+    test = twosample.mmd_d(permutations=PERMUTATIONS)
+    return lambda x, y, sigma: _ours(test, x, y)
+
+
+def _ours(test, x, y):
+    result = test.run(x, y, rng=0, progress=False)
+    return result.statistic, result.pvalue
+
+
+def textbook_learned():
+    """The deep kernel as it is usually written: full batches, autograd on dense matrices, a gather a permutation."""
+    import torch
+    from training_step import textbook_criterion
+
+    from twosample import DeepKernel
+    from twosample.featurizers import ResidualMLP
+
+    def run(x, y, sigma):
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.as_tensor(z, dtype=torch.float32) for z in (x, y))
+        half = len(x) // 2
+        kernel = DeepKernel(ResidualMLP())
+        kernel.start(torch.cat([x[:half], y[:half]]), generator)
+        optimiser = torch.optim.Adam(kernel.parameters(), lr=5e-4)
+        for _ in range(STEPS):
+            optimiser.zero_grad()
+            (-textbook_criterion(kernel, x[:half], y[:half])).backward()
+            optimiser.step()
+        held_out = torch.cat([x[half:], y[half:]])
+        n = len(x) - half
+        with torch.no_grad():
+            gram = kernel(held_out, held_out).fill_diagonal_(0)
+
+            def mmd2(order):
+                a, b = order[:n], order[n:]
+                within = (gram[a][:, a].sum() + gram[b][:, b].sum()) / (n * (n - 1))
+                return float(within - 2 * gram[a][:, b].mean())
+
+            observed = mmd2(torch.arange(2 * n))
+            null = [mmd2(torch.randperm(2 * n, generator=generator)) for _ in range(PERMUTATIONS)]
+        return observed, _pvalue(observed, null)
+
+    return run
+
+
+def hyppo_mmd():
+    from hyppo.ksample import MMD
+
+    return lambda x, y, sigma: tuple(MMD(gamma=0.5 / sigma**2).test(x, y, reps=PERMUTATIONS, auto=False))[:2]
+
+
+def hyppo_energy():
+    from hyppo.ksample import Energy
+
+    return lambda x, y, sigma: tuple(Energy().test(x, y, reps=PERMUTATIONS, auto=False))[:2]
+
+
+def dcor_energy():
+    import dcor
+
+    def run(x, y, sigma):
+        found = dcor.homogeneity.energy_test(x, y, num_resamples=PERMUTATIONS, random_state=0)
+        return found.statistic, found.pvalue
+
+    return run
+
+
+def alibi_mmd():
+    from alibi_detect.cd import MMDDrift
+
+    def run(x, y, sigma):
+        x, y = (z.astype(np.float32) for z in (x, y))
+        test = MMDDrift(
+            x, backend="pytorch", sigma=np.array([sigma], dtype=np.float32), n_permutations=PERMUTATIONS, device="cpu"
+        )
+        found = test.predict(y)["data"]
+        return found["distance"], found["p_val"]
+
+    return run
+
+
+def alibi_learned():
+    from alibi_detect.cd import LearnedKernelDrift
+    from alibi_detect.utils.pytorch.kernels import DeepKernel
+    from torch import nn
+
+    def run(x, y, sigma):
+        width = 3 * DIMENSION
+        layers = [part for _ in range(3) for part in (nn.Linear(width, width), nn.Softplus())][:-1]
+        kernel = DeepKernel(nn.Sequential(nn.Linear(DIMENSION, width), nn.Softplus(), *layers), eps=0.1)
+        test = LearnedKernelDrift(
+            x.astype(np.float32),
+            kernel,
+            backend="pytorch",
+            n_permutations=PERMUTATIONS,
+            train_size=0.5,
+            batch_size=BATCH,
+            epochs=max(1, round(STEPS / math.ceil(len(x) / 2 / BATCH))),
+            batch_size_predict=512,  # its default of 32 is slower
+            device="cpu",
+        )
+        found = test.predict(y.astype(np.float32))["data"]
+        return found["distance"], found["p_val"]
+
+    return run
+
+
+def frouros_mmd():
+    from frouros.callbacks import PermutationTestDistanceBased
+    from frouros.detectors.data_drift import MMD
+    from frouros.utils.kernels import rbf_kernel
+
+    def run(x, y, sigma):
+        callback = PermutationTestDistanceBased(num_permutations=PERMUTATIONS, random_state=0, num_jobs=1, name="test")
+        detector = MMD(kernel=lambda X, Y: rbf_kernel(X, Y, sigma=sigma), callbacks=[callback])
+        detector.fit(x)
+        distance, logs = detector.compare(y)
+        return distance.distance, logs["test"]["p_value"]
+
+    return run
+
+
+def torchdrift_mmd():
+    import torch
+    from torchdrift.detectors import KernelMMDDriftDetector
+    from torchdrift.detectors.mmd import GaussianKernel
+
+    def run(x, y, sigma):
+        x, y = (torch.as_tensor(z, dtype=torch.float32) for z in (x, y))
+        kernel = GaussianKernel()
+        test = KernelMMDDriftDetector(kernel=kernel, n_perm=PERMUTATIONS, return_p_value=True)
+        test.fit(x)
+        p = float(test(y))
+        return math.nan, p
+
+    return run
+
+
+def goodpoints_mmd():
+    from goodpoints.ctt import ctt
+
+    def run(x, y, sigma):
+        found = ctt(x, y, g=4, B=PERMUTATIONS, lam=math.sqrt(2) * sigma, null_seed=0, statistic_seed=1)
+        values = np.asarray(found.estimator_values)
+        return float(values[-1]), _pvalue(values[-1], values[:-1])
+
+    return run
+
+
+def sklearn_classifier():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    def run(x, y, sigma):
+        rng = np.random.default_rng(0)
+        points, labels = np.concatenate([x, y]), np.repeat([1, 0], [len(x), len(y)])
+        train = np.concatenate(
+            [rng.permutation(len(x))[: len(x) // 2], len(x) + rng.permutation(len(y))[: len(y) // 2]]
+        )
+        test = np.setdiff1d(np.arange(len(points)), train)
+        scaler = StandardScaler().fit(points)
+        model = LogisticRegression().fit(scaler.transform(points[train]), labels[train])
+        guesses, truth = model.predict(scaler.transform(points[test])), labels[test]
+        observed = (guesses == truth).mean()
+        return observed, _pvalue(observed, [(guesses == rng.permutation(truth)).mean() for _ in range(PERMUTATIONS)])
+
+    return run
+
+
+def _pvalue(observed, null):
+    return (1 + sum(value >= observed for value in null)) / (1 + len(null))
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A test of one package; the first of a group is ours, and what the others are compared with."""
+
+    group: str
+    label: str  # in plots and tables
+    package: str | None  # None runs in this environment
+    load: Callable[[], Callable]
+    same: str  # how far its statistic is that of ours
+
+
+PEERS = {
+    "ours-median": Peer("MMD", "twosample mmd-median", None, ours_median, ""),
+    "hyppo-mmd": Peer("MMD", "hyppo MMD", "hyppo", hyppo_mmd, "the same up to a factor that no permutation changes"),
+    "alibi-mmd": Peer("MMD", "alibi-detect MMDDrift", "alibi-detect", alibi_mmd, "the same; p without the + 1"),
+    "frouros-mmd": Peer("MMD", "frouros MMD", "frouros", frouros_mmd, "the same"),
+    "torchdrift-mmd": Peer("MMD", "torchdrift MMD", "torchdrift", torchdrift_mmd, "biased"),
+    "goodpoints-mmd": Peer(
+        "MMD", "goodpoints CTT", "goodpoints", goodpoints_mmd, "an approximation: MMD of compressed samples"
+    ),
+    "ours-energy": Peer("energy", "twosample, k = -|x - y|", None, ours_energy, ""),
+    "dcor-energy": Peer("energy", "dcor energy_test", "dcor", dcor_energy, "the same times n m / (n + m)"),
+    "hyppo-energy": Peer("energy", "hyppo Energy", "hyppo", hyppo_energy, "U-centred, otherwise the same"),
+    "ours-learned": Peer("learned kernel", "twosample mmd-d", None, ours_learned, ""),
+    "textbook-learned": Peer(
+        "learned kernel", "textbook autograd", None, textbook_learned, "the same kernel, full batches"
+    ),
+    "alibi-learned": Peer(
+        "learned kernel", "alibi-detect LearnedKernel", "alibi-detect", alibi_learned, "as many steps of one batch size"
+    ),
+    "ours-c2st": Peer("classifier", "twosample c2st-s", None, ours_classifier, ""),
+    "sklearn-c2st": Peer("classifier", "scikit-learn by hand", None, sklearn_classifier, "the same accuracy"),
+}
+
+# What each package is installed as; torch at our version, so that one build serves all.
+REQUIREMENTS = {
+    "hyppo": ["hyppo"],
+    "dcor": ["dcor"],
+    "frouros": ["frouros"],
+    "goodpoints": ["goodpoints"],
+    "alibi-detect": ["alibi-detect[torch]", "torch=="],
+    "torchdrift": ["torchdrift", "torch=="],
+    "POT": ["POT"],
+    "pymmd": ["pymmd"],
+    "mmdfuse": ["mmdfuse"],
+    "mmdagg": ["mmdagg"],
+    "agginc": ["agginc"],
+    "autotst": ["autotst"],
+    "freqopttest": ["freqopttest"],
+    "torch-two-sample": ["torch-two-sample"],
+}
+NO_TEST = {
+    "POT": "optimal transport distances; has no test, and none of its distances is an MMD",
+    "pymmd": "is a wrapper of MultiMarkdown",
+}
+
+
+# ------------------------------------------------------------------------------------------------------- environments
+
+
+def home():
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("TWOSAMPLE_PEERS") or cache / "twosample-peers")
+
+
+def python_of(package):
+    return Path(sys.executable) if package is None else home() / package / "bin" / "python"
+
+
+def install(packages):
+    """One environment a package, so that none stands in another's way; what fails is written down with pip's reason."""
+    torch = metadata.version("torch").split("+")[0]
+    for package in packages:
+        python = python_of(package)
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        wanted = [r + torch if r.endswith("==") else r for r in REQUIREMENTS[package]]
+        done = subprocess.run([python, "-m", "pip", "install", "-q", *wanted], capture_output=True, text=True)
+        record = {"install": package, "ok": done.returncode == 0, "date": time.strftime("%Y-%m-%d")}
+        if done.returncode == 0:
+            show = f"from importlib import metadata; print(metadata.version({package!r}))"
+            record["version"] = subprocess.run([python, "-c", show], capture_output=True, text=True).stdout.strip()
+        else:
+            record["reason"] = reason(done.stderr)
+        append(STORE, record)
+        print(f"{package}: {record.get('version') or record['reason']}", flush=True)
+
+
+def reason(stderr):
+    """The one line of pip that says why, without addresses and folders."""
+    lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w*error\b", line, re.IGNORECASE)]
+    said = next((line for line in reversed(lines) if "No matching" in line), lines[-1] if lines else "pip failed")
+    said = re.sub(r"^(ERROR|error): *", "", said)
+    return re.sub(r"\S*(://|/)\S*", "...", said)[:160]
+
+
+# -------------------------------------------------------------------------------------------------------- measurements
+
+
+def one(key, n):
+    """Measure one test at one size, in this process."""
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+    except ImportError:
+        pass
+    test = PEERS[key].load()
+    test(*data(50))
+    points = data(n)
+    forget_peak()
+    resident, repeats, began = peak_bytes(), 0, time.process_time()
+    while repeats == 0 or (time.process_time() - began < 0.5 and repeats < 10):
+        statistic, pvalue = test(*points)
+        repeats += 1
+    seconds = (time.process_time() - began) / repeats
+    peak = peak_bytes()
+    return {
+        "cpu_seconds": round(seconds, 4),
+        "test_mebibytes": round((peak - resident) / 2**20, 1),
+        "peak_mebibytes": round(peak / 2**20),
+        "repeats": repeats,
+        "statistic": float(statistic),
+        "pvalue": float(pvalue),
+    }
+
+
+def watched(key, n, limit, gibibytes):
+    """`one` in a fresh process of the package's own environment, stopped where it takes more than its share."""
+    environment = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMBA")}}
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [python_of(PEERS[key].package), "-W", "ignore", __file__, "one", key, "--n", str(n)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    stopped = None
+    while process.poll() is None:
+        try:
+            process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            stopped = too_much(process.pid, limit, gibibytes)
+            if stopped:
+                process.kill()
+                break
+    out, err = process.communicate()
+    if stopped:
+        return {"stopped": stopped}
+    if process.returncode:
+        lines = [line for line in err.strip().splitlines() if line] or [f"exit code {process.returncode}"]
+        return {"stopped": "error", "reason": reason(lines[-1])}
+    return json.loads(out.splitlines()[-1])
+
+
+def too_much(pid, limit, gibibytes):
+    """Say "time" or "memory" if the process has had more than its share; imports count here, a few seconds."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > limit:
+        return "time"
+    found = re.search(r"VmHWM:\s+(\d+)", status)
+    return "memory" if found and int(found[1]) > gibibytes * 2**20 else None
+
+
+def run(keys, sizes, limit, gibibytes, again):
+    """Size by size, all tests of a size one after another."""
+    stamped = stamp("scikit-learn")
+    stamped.pop("load")
+    done = {} if again else measured(read(STORE))
+    over = {key for key, n in done if "stopped" in done[key, n]}
+    for n in sizes:
+        for key in keys:
+            if (key, n) in done or key in over:
+                continue
+            if not python_of(PEERS[key].package).exists():
+                print(f"{key}: no environment; `peers.py install` makes it.")
+                over.add(key)
+                continue
+            found = watched(key, n, limit, gibibytes)
+            if "stopped" in found:
+                over.add(key)
+            record = {"peer": key, "n": n, **found, "limit": limit, "gibibytes": gibibytes, **stamped}
+            append(STORE, {**record, "load": round(os.getloadavg()[0], 1)})
+            print(f"n = {n:6} {PEERS[key].label:28} {cell(record, None)}", flush=True)
+
+
+# --------------------------------------------------------------------------------------------------- tables and plots
+
+
+def measured(records):
+    """The last record of every test and size."""
+    return {(r["peer"], r["n"]): r for r in records if "peer" in r and r["peer"] in PEERS}
+
+
+def cell(record, ours):
+    if record is None:
+        return ""
+    if "stopped" in record:
+        limits = {"time": f"> {record['limit']} s", "memory": f"> {record['gibibytes']} GiB", "error": "failed"}
+        return limits[record["stopped"]]
+    seconds = record["cpu_seconds"]
+    text = f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if ours is not None and "cpu_seconds" in ours and ours is not record:
+        ratio = seconds / ours["cpu_seconds"]
+        text += f" ({ratio:.1f}x)" if ratio < 10 else f" ({ratio:.0f}x)"
+    return f"{text}, {record['test_mebibytes']:.0f} MiB"
+
+
+def table(records):
+    """One table for each statistic, as Markdown, then what was installed and what was not."""
+    found = measured(records)
+    lines = []
+    for group in dict.fromkeys(peer.group for peer in PEERS.values()):
+        keys = [key for key, peer in PEERS.items() if peer.group == group and any(k == key for k, _ in found)]
+        if not keys:
+            continue
+        sizes = sorted({n for key, n in found if key in keys})
+        lines += [f"**{group}**", ""]
+        lines += ["| test | " + " | ".join(f"n = {n:,}" for n in sizes) + " | power of n | statistic |"]
+        lines += ["|---|" + "---|" * (len(sizes) + 2)]
+        for key in keys:
+            own = [found[key, n] for n in sizes if n >= 1000 and "cpu_seconds" in found.get((key, n), {})]
+            slope = exponent([r["n"] for r in own], [r["cpu_seconds"] for r in own])
+            cells = [cell(found.get((key, n)), found.get((keys[0], n))) for n in sizes]
+            last = "" if math.isnan(slope) else f"{slope:.1f}"
+            lines.append(f"| {PEERS[key].label} | {' | '.join(cells)} | {last} | {PEERS[key].same} |")
+        lines.append("")
+    lines += [
+        "CPU seconds of one test, in brackets how many times ours, and the peak of the memory beyond imports and data. "
+        "The power of n is fitted to the times from n = 1000 on.",
+        "",
+    ]
+    installs = {r["install"]: r for r in records if "install" in r}
+    good = [f"{name} {r['version']}" for name, r in installs.items() if r["ok"] and name not in NO_TEST]
+    latest = max(found.values(), key=lambda r: r["date"])
+    lines.append(
+        f"{latest['processor']}, one thread, {latest['date']}; twosample {latest['twosample']}, torch "
+        f"{latest['torch']}, scikit-learn {latest['scikit-learn']}, Python {latest['python']}; {', '.join(good)}."
+    )
+    missing = [f"- {name}: {r['reason']}" for name, r in installs.items() if not r["ok"]]
+    missing += [
+        f"- {name} {r['version']}: {NO_TEST[name]}" for name, r in installs.items() if r["ok"] and name in NO_TEST
+    ]
+    failed = {PEERS[key].label: r["reason"] for (key, _), r in sorted(found.items()) if r.get("stopped") == "error"}
+    missing += [f"- {label} installs but does not run: {why}" for label, why in failed.items()]
+    if missing:
+        lines += ["", "Not measured:", "", *missing]
+    return "\n".join(lines)
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
+MARKERS = "osD^vP"
+
+
+def plots(records):
+    """Time and memory against n, one column for each statistic, lines named where they end."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = measured(records)
+    groups = list(dict.fromkeys(PEERS[key].group for key, _ in found))
+    for name, field, unit in (("time", "cpu_seconds", "CPU seconds"), ("memory", "test_mebibytes", "peak MiB")):
+        figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
+        for axis, group in zip(axes.flat, groups, strict=False):
+            ends = []
+            for number, key in enumerate(key for key, peer in PEERS.items() if peer.group == group):
+                own = sorted(
+                    (n, max(r[field], 0.5 if name == "memory" else 0))
+                    for (k, n), r in found.items()
+                    if k == key and field in r
+                )
+                if not own:
+                    continue
+                n, value = zip(*own, strict=True)
+                axis.plot(
+                    n,
+                    value,
+                    color=COLOURS[number],
+                    marker=MARKERS[number],
+                    markersize=5,
+                    linewidth=3 if not number else 1.6,
+                )
+                if any(k == key and "stopped" in r for (k, _), r in found.items()):
+                    axis.plot(n[-1], value[-1], "x", color="black", markersize=11, markeredgewidth=1.5)
+                ends.append((n[-1], value[-1], PEERS[key].label, COLOURS[number]))
+            axis.set(xscale="log", yscale="log", title=group, xlabel="n = m", ylabel=unit)
+            axis.grid(which="major", color="0.9")
+            axis.spines[["top", "right"]].set_visible(False)
+            largest = max(n for n, *_ in ends)
+            smallest = min(n for _, n in found)
+            axis.set_xlim(smallest * 0.8, largest * 7)
+            label_ends(axis, ends)
+        for axis in axes.flat[len(groups) :]:
+            axis.set_visible(False)
+        figure.savefig(PICTURES / f"performance-{name}.png", dpi=110)
+        plt.close(figure)
+
+
+def label_ends(axis, ends):
+    """Write the name of each line right of its end, moved apart where names would overlap."""
+    low, high = (math.log10(limit) for limit in axis.get_ylim())
+    gap = (high - low) / 16
+    taken = []
+    for n, value, label, colour in sorted(ends, key=lambda end: end[1]):
+        y = math.log10(value)
+        for x0, y0 in taken:
+            if abs(math.log10(n) - x0) < 0.9 and y - y0 < gap:
+                y = y0 + gap
+        taken.append((math.log10(n), y))
+        axis.text(n * 1.12, 10**y, label, color=colour, va="center", fontsize=9)
+
+
+# ---------------------------------------------------------------------------------------------------------- agreement
+
+
+def agreement(n=200):
+    """What the packages say about one pair of samples that differ a little, beside ours."""
+    records = {}
+    for key in PEERS:
+        if python_of(PEERS[key].package).exists() and PEERS[key].group in ("MMD", "energy"):
+            records[key] = watched(key, n, 120, 4)
+    x, y, sigma = data(n)
+    records["ours, the same bandwidth"] = dict(zip(("statistic", "pvalue"), ours_fixed()(x, y, sigma), strict=True))
+    return records
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", choices=["install", "run", "agree", "table", "one"])
+    parser.add_argument("names", nargs="*", help="packages to install, or tests to run; all of them if none is given")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--limit", type=float, default=120, help="CPU seconds")
+    parser.add_argument("--memory", type=float, default=4, help="GiB")
+    parser.add_argument("--again", action="store_true", help="measure anew what is stored")
+    parser.add_argument("--write", action="store_true", help="put tables and plots into docs/")
+    parser.add_argument("--n", type=int, help="of the command `one`, which `run` starts for each measurement")
+    options = parser.parse_args()
+    if options.command == "one":
+        print(json.dumps(one(options.names[0], options.n)))
+    elif options.command == "install":
+        install(options.names or REQUIREMENTS)
+    elif options.command == "run":
+        run(options.names or list(PEERS), options.sizes, options.limit, options.memory, options.again)
+    elif options.command == "agree":
+        for key, found in agreement().items():
+            print(key, found)
+    else:
+        text = table(read(STORE))
+        print(text)
+        if options.write:
+            write_between(PAGE, "peers", text)
+            plots(read(STORE))
