@@ -89,7 +89,7 @@ class DaskWorkers:
         alone_since = None
         while True:
             try:
-                distributed.wait(futures[0], timeout=_LOOK)
+                futures[0].exception(timeout=_LOOK)  # waits until it is done, however it ends
                 ready = list(islice(takewhile(lambda future: future.done(), futures), _AT_ONCE))
                 gather = partial(self.client.gather, ready, asynchronous=True)
                 return self.client.sync(gather, callback_timeout=self.patience)

@@ -1,0 +1,316 @@
+"""Work on a Dask cluster: a scheduler and workers that are processes of their own, one of which gets killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import twosample
+from twosample import cli, cluster
+from twosample.cluster import DaskWorkers, connected
+from twosample.errors import ClusterError, InputError, MissingDependency
+from twosample.kernels import DeepKernel, Gaussian, Linear, OnFeatures
+from twosample.products import HERE, block_and_row_sums
+from twosample.statistics import HotellingT2
+
+distributed = pytest.importorskip("distributed")
+
+# What distributed does itself: it closes sockets of processes that were killed whenever the collector finds them.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+WAIT = 120  # seconds, on a machine that has other things to do
+
+
+class Processes:
+    """A scheduler and workers on loopback, each a process with one thread."""
+
+    def __init__(self) -> None:
+        self.workers: list[subprocess.Popen[bytes]] = []
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+        self.scheduler = self._start("dask_scheduler", *options, stderr=subprocess.PIPE)
+        for line in self.scheduler.stderr:
+            if b"Scheduler at:" in line:
+                self.address = line.split()[-1].decode()
+                break
+        # Nobody else reads what it says, and a full pipe would stop it.
+        threading.Thread(target=self.scheduler.stderr.read, daemon=True).start()
+
+    def _start(self, program: str, *words: str, **options: object) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-m", f"distributed.cli.{program}", *words]
+        return subprocess.Popen(command, env=environment, **{"stderr": subprocess.DEVNULL, **options})
+
+    def add_worker(self) -> None:
+        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--host", "127.0.0.1"]
+        self.workers.append(self._start("dask_worker", self.address, *options))
+
+    def kill_worker(self) -> None:
+        worker = self.workers.pop(0)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait(WAIT)
+
+    def close(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            process.kill()
+            process.wait(WAIT)
+        self.scheduler.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    processes = Processes()
+    try:
+        for _ in range(2):
+            processes.add_worker()
+        yield processes
+    finally:
+        processes.close()
+
+
+@pytest.fixture
+def client(processes: Processes) -> Iterator[object]:
+    """A client of two workers."""
+    with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
+        while len(processes.workers) < 2:
+            processes.add_worker()
+        client.wait_for_workers(2, timeout=WAIT)
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    # As workers have: a matrix product is rounded according to how threads share it.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def two_samples(n: int = 1500, m: int = 1100) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(n, 4)), rng.normal(0, 1.05, size=(m, 4))
+
+
+def deep_test(**options: object) -> twosample.TwoSampleTest:
+    """An untrained deep kernel, and little memory: 18 strips of points, 9 groups of strips, 45 pieces of work."""
+    network = twosample.MLP(4, width=12, generator=torch.Generator().manual_seed(0))
+    return twosample.TwoSampleTest(DeepKernel(network), memory=2**20, **options)
+
+
+def same(one: twosample.TwoSampleResult, other: twosample.TwoSampleResult) -> None:
+    assert one.pvalue == other.pvalue
+    assert one.statistic == other.statistic
+    assert np.array_equal(one.null_distribution, other.null_distribution)
+    assert one.effect == other.effect
+
+
+class Counting:
+    """Workers that note how many pieces of work they were given."""
+
+    def __init__(self, workers: object = HERE) -> None:
+        self.workers, self.pieces = workers, []
+
+    def share(self, value: object) -> object:
+        return self.workers.share(value)
+
+    def map(self, function, arguments):
+        arguments = list(arguments)
+        self.pieces.append(len(arguments))
+        return self.workers.map(function, arguments)
+
+
+# The same answer
+
+
+def test_the_answer_is_that_of_one_machine(client):
+    X, Y = two_samples()
+    same(deep_test().run(X, Y, rng=0, client=client), deep_test().run(X, Y, rng=0))
+
+
+def test_training_stays_here_and_testing_goes_there(client):
+    X, Y = two_samples(300, 200)
+    results = [twosample.two_sample_test(X, Y, "mmd-o", rng=1, permutations=99, client=c) for c in (None, client)]
+    same(*results)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        twosample.TwoSampleTest(twosample.MeanEmbedding(3), statistic=HotellingT2()),
+        twosample.TwoSampleTest(OnFeatures(torch.nn.Linear(4, 2), Linear())),
+        twosample.TwoSampleTest(Gaussian(), statistic=twosample.MMD("paired")),
+        twosample.TwoSampleTest(Gaussian(), statistic=twosample.MMD("block"), calibration=twosample.PairSwap(99)),
+        twosample.TwoSampleTest(Gaussian(), calibration=twosample.Spectral(99)),
+    ],
+    ids=["features", "linear kernel", "paired", "block", "spectral"],
+)
+def test_every_kind_of_test(test, client):
+    X, Y = two_samples(300, 300)
+    same(test.run(X, Y, rng=0, client=client), test.run(X, Y, rng=0))
+
+
+def test_a_fitted_test_takes_a_client(client):
+    X, Y = two_samples(400, 400)
+    fitted = deep_test().fit(X[:200], Y[:200], rng=0)
+    same(fitted.test(X[200:], Y[200:], rng=1, client=client), fitted.test(X[200:], Y[200:], rng=1))
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_sums_are_the_same_to_the_bit(client, diagonal):
+    generator = torch.Generator().manual_seed(3)
+    z, weights = torch.randn(700, 5, generator=generator), torch.randn(700, 2, generator=generator)
+    bins = torch.randint(40, (700,), generator=generator)  # of many sizes
+    options = {"diagonal": diagonal, "memory": 2**17}
+    here = block_and_row_sums(Gaussian(1.0), z, bins, weights, **options)
+    there = block_and_row_sums(Gaussian(1.0), z, bins, weights, workers=DaskWorkers(client), **options)
+    for one, other in zip(here, there, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_pieces_do_not_depend_on_workers(client):
+    z, bins = torch.randn(700, 5), torch.arange(700) // 7
+    counts = []
+    for workers in (HERE, DaskWorkers(client)):
+        counting = Counting(workers)
+        block_and_row_sums(Gaussian(1.0), z, bins, torch.ones(700, 1), memory=2**17, workers=counting)
+        counts.append(counting.pieces)
+    assert counts[0] == counts[1]
+    assert counts[0][0] > 10
+
+
+def test_the_number_of_workers_does_not_matter(processes, client):
+    X, Y = two_samples()
+    two = deep_test().run(X, Y, rng=0, client=client)
+    processes.kill_worker()
+    same(deep_test().run(X, Y, rng=0, client=client), two)
+
+
+# What can go wrong
+
+
+def test_a_worker_killed_on_the_way_changes_nothing(processes, client):
+    X, Y = two_samples(3000, 2500)
+    expected = deep_test().run(X, Y, rng=0)
+    seen = {"results": 0, "killed": 0}
+
+    class Killing(DaskWorkers):
+        """Kills a worker when the first pair of groups is compared and most of the work is yet to be done."""
+
+        def map(self, function, arguments):
+            for result in super().map(function, arguments):
+                if function.__name__ == "_compare":
+                    seen["results"] += 1
+                    if seen["results"] == 1:
+                        processes.kill_worker()
+                        seen["killed"] += 1
+                yield result
+
+    fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
+    killing = Killing(client)
+    samples = twosample.samples.as_samples(X, Y)
+    found = fitted._test(samples, twosample._random.Streams(0), False, killing)
+    assert seen["killed"] == 1
+    assert seen["results"] > 100
+    same(found, expected)
+
+
+def test_without_workers_there_is_a_sentence(processes, client):
+    while processes.workers:
+        processes.kill_worker()
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match="has had no worker for 1 s; start one with 'dask worker tcp://"):
+        list(DaskWorkers(client, patience=1.0).map(torch.add, [(1, 2)]))
+    assert time.monotonic() - began < 60
+
+
+def test_a_closed_client_has_a_sentence(processes):
+    client = distributed.Client(processes.address, timeout=WAIT, set_as_default=False)
+    client.close()
+    X, Y = two_samples(20, 20)
+    with pytest.raises(ClusterError, match="the client is closed"):
+        twosample.two_sample_test(X, Y, "mmd-median", rng=0, client=client)
+
+
+def test_a_scheduler_killed_on_the_way_has_a_sentence():
+    processes = Processes()
+    try:
+        with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
+            threading.Timer(1.5, processes.scheduler.kill).start()
+            with pytest.raises(ClusterError, match=r"the scheduler at tcp://.* (is gone|has not answered)"):
+                list(DaskWorkers(client, patience=WAIT).map(torch.add, [(1, 2)]))
+    finally:
+        processes.close()
+
+
+def refuse(value: int) -> int:
+    raise ValueError(f"{value} is refused")
+
+
+def test_an_error_of_the_work_is_raised_here(client):
+    refuse.__module__ = "__main__"  # so that it travels by value: workers do not have this file
+    with pytest.raises(ValueError, match="7 is refused"):
+        list(DaskWorkers(client).map(refuse, [(7,)]))
+
+
+@pytest.mark.parametrize("client", [3, "tcp://127.0.0.1:8786"])
+def test_what_is_not_a_client(client):
+    X, Y = two_samples(20, 20)
+    with pytest.raises(InputError, match=r"client is a (int|str); it must be a distributed.Client"):
+        twosample.two_sample_test(X, Y, rng=0, client=client)
+
+
+def test_without_dask_there_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependency, match=r"pip install 'twosample\[dask\]'"):
+        DaskWorkers(object())
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense://x", "nowhere"])
+def test_nobody_at_the_address(address, monkeypatch):
+    monkeypatch.setattr(cluster, "_ANSWER", 1.0)
+    began = time.monotonic()
+    with pytest.raises(InputError, match="no Dask scheduler answers at"), connected(address):
+        pass
+    assert time.monotonic() - began < 30
+
+
+# The command line
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    for name, sample in zip(("a.npy", "b.npy"), two_samples(400, 300), strict=True):
+        np.save(tmp_path / name, sample)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_command_line_takes_a_scheduler(files, processes, client):
+    words = ["test", "a.npy", "b.npy", "--method", "mmd-median", "--seed", "0", "--json"]
+    answers = []
+    for more in ([], ["--scheduler", processes.address]):
+        done = CliRunner().invoke(cli.build(), [*words, *more])
+        assert done.exit_code == 0, done.stderr
+        answers.append(json.loads(done.stdout))
+    assert answers[0] == answers[1]
+
+
+def test_the_command_line_says_that_nobody_answers(files, monkeypatch):
+    monkeypatch.setattr(cluster, "_ANSWER", 1.0)
+    done = CliRunner().invoke(cli.build(), ["test", "a.npy", "b.npy", "--scheduler", "tcp://127.0.0.1:1"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: no Dask scheduler answers at 'tcp://127.0.0.1:1'")
+    assert done.stdout == ""
