@@ -192,49 +192,7 @@ def test_pieces_do_not_depend_on_workers(client):
     assert counts[0][0] > 10
 
 
-def test_the_number_of_workers_does_not_matter(processes, client):
-    X, Y = two_samples()
-    two = deep_test().run(X, Y, rng=0, client=client)
-    processes.kill_worker()
-    same(deep_test().run(X, Y, rng=0, client=client), two)
-
-
 # What can go wrong
-
-
-def test_a_worker_killed_on_the_way_changes_nothing(processes, client):
-    X, Y = two_samples(3000, 2500)
-    expected = deep_test().run(X, Y, rng=0)
-    seen = {"results": 0, "killed": 0}
-
-    class Killing(DaskWorkers):
-        """Kills a worker when the first pair of groups is compared and most of the work is yet to be done."""
-
-        def map(self, function, arguments):
-            for result in super().map(function, arguments):
-                if function.__name__ == "_compare":
-                    seen["results"] += 1
-                    if seen["results"] == 1:
-                        processes.kill_worker()
-                        seen["killed"] += 1
-                yield result
-
-    fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
-    killing = Killing(client)
-    samples = twosample.samples.as_samples(X, Y)
-    found = fitted._test(samples, twosample._random.Streams(0), False, killing)
-    assert seen["killed"] == 1
-    assert seen["results"] > 100
-    same(found, expected)
-
-
-def test_without_workers_there_is_a_sentence(processes, client):
-    while processes.workers:
-        processes.kill_worker()
-    began = time.monotonic()
-    with pytest.raises(ClusterError, match="has had no worker for 1 s; start one with 'dask worker tcp://"):
-        list(DaskWorkers(client, patience=1.0).map(torch.add, [(1, 2)]))
-    assert time.monotonic() - began < 60
 
 
 def test_a_closed_client_has_a_sentence(processes):
@@ -314,3 +272,46 @@ def test_the_command_line_says_that_nobody_answers(files, monkeypatch):
     assert done.exit_code == 2
     assert done.stderr.startswith("error: no Dask scheduler answers at 'tcp://127.0.0.1:1'")
     assert done.stdout == ""
+
+
+# Workers that die: last, so that no others have to be started for the tests above
+
+
+def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(processes, client):
+    X, Y = two_samples(3000, 2500)
+    expected = deep_test().run(X, Y, rng=0)
+    seen = {"results": 0, "killed": 0}
+
+    class Killing(DaskWorkers):
+        """Kills a worker when the first pair of groups is compared and most of the work is yet to be done."""
+
+        def map(self, function, arguments):
+            for result in super().map(function, arguments):
+                if function.__name__ == "_compare":
+                    seen["results"] += 1
+                    if seen["results"] == 1:
+                        processes.kill_worker()
+                        seen["killed"] += 1
+                yield result
+
+    fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
+    killing = Killing(client)
+    samples = twosample.samples.as_samples(X, Y)
+    found = fitted._test(samples, twosample._random.Streams(0), False, killing)
+    assert seen["killed"] == 1
+    assert seen["results"] > 100
+    same(found, expected)
+    # One worker is left, and gives the same answer alone.
+    same(deep_test().run(X, Y, rng=0, client=client), expected)
+
+
+def test_without_workers_there_is_a_sentence(processes):
+    while processes.workers:
+        processes.kill_worker()
+    began = time.monotonic()
+    with (
+        distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client,
+        pytest.raises(ClusterError, match="has had no worker for 1 s; start one with 'dask worker tcp://"),
+    ):
+        list(DaskWorkers(client, patience=1.0).map(torch.add, [(1, 2)]))
+    assert time.monotonic() - began < 60
