@@ -28,7 +28,7 @@ Table: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
 """A table with named columns, or an array whose first axis counts the points."""
 
 _MISSING = ["", "NA", "N/A", "null", "NULL"]
-_PART = 2**21  # numbers in a part of a file: 16 MiB in float64
+_PART = 2**19  # numbers in a part of a file: 4 MiB in float64
 
 
 def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
@@ -316,6 +316,11 @@ class ParquetRows:
             part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
         return part  # type: ignore[no-any-return]
 
+    def pieces(self) -> Iterator[polars.DataFrame]:
+        """The rows, fewer at a time: what becomes of a table in float64 takes several times its memory."""
+        part = self.read()
+        return part.iter_slices(max(1, _PART // max(1, part.width)))
+
 
 def npy_parts(path: str | Path) -> list[NpyRows]:
     """An NPY file in parts of some million numbers at most."""
@@ -325,7 +330,7 @@ def npy_parts(path: str | Path) -> list[NpyRows]:
     if array.ndim == 0:
         raise InputError(f"{file} holds a single number, not rows; save a 2-D array, one row a point.")
     width = int(np.prod(array.shape[1:], dtype=np.int64))
-    return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width)]
+    return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width, _PART)]
 
 
 def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> list[ParquetRows]:
@@ -337,11 +342,12 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
         if absent := [name for name in chosen or () if name not in names]:
             raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
         rows = int(_scanned(file, None).select(_polars(file).len()).collect().item())
-    return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names))]
+    # Larger than those of other files: polars finds a row of a row group by going through those before it.
+    return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names), 4 * _PART)]
 
 
-def _cuts(rows: int, width: int) -> Iterator[tuple[int, int]]:
-    step = max(1, _PART // max(1, width))
+def _cuts(rows: int, width: int, numbers: int) -> Iterator[tuple[int, int]]:
+    step = max(1, numbers // max(1, width))
     return ((start, min(step, rows - start)) for start in range(0, rows, step))
 
 

@@ -28,14 +28,14 @@ from torch import Tensor
 
 from ._progress import bar
 from .errors import InputError
-from .files import Table, npy_parts, parquet_parts, read
+from .files import ParquetRows, Table, npy_parts, parquet_parts, read
 from .samples import Profile, Samples, Scaling, Schema, _as_narwhals, _read, _Table, schema_and_scaling, split_rows
 
 MAX_TRAINING_ROWS = 100_000
 """At most so many rows of each stream are trained on: training costs batches, and 300 of them see 76,800 rows."""
 
 _START_ROWS = 10_000  # pooled rows from which a kernel that is not trained takes its medians
-_PART = 2**21  # numbers in a part of what is in memory already: 16 MiB in float64
+_PART = 2**19  # numbers in a part of what is in memory already: 4 MiB in float64
 
 Rows: TypeAlias = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 """For each sample the rows that are picked and the rows that are to be tested, both in the order they are used in."""
@@ -128,7 +128,7 @@ class Stream:
         self._settle("the stream")
         if self._partitions is None:
             return iter(self._make())  # type: ignore[misc]
-        return (partition.read() for partition in self._partitions)
+        return (batch for partition in self._partitions for batch in _batches_of(partition))
 
     def __len__(self) -> int:
         """The number of rows, which for some streams takes a pass to count."""
@@ -171,6 +171,10 @@ class Stream:
             self.close()
             raise
         self._partitions, self._rows = tuple(written), rows
+
+
+def _batches_of(partition: Partition) -> Iterable[object]:
+    return partition.pieces() if isinstance(partition, ParquetRows) else [partition.read()]
 
 
 def _nothing() -> None:
