@@ -51,7 +51,8 @@ def stamp(*packages):
     """What a result depends on beside the code: versions, processor, and how busy the machine was."""
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
-    versions = {name: metadata.version(name) for name in ("twosample", "torch", "numpy", *packages)}
+    # Without the local part of a version, which names a build and not a release.
+    versions = {name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy", *packages)}
     return {
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
