@@ -1,7 +1,8 @@
 # make demo     run the library on the two pairs of tables in demo/
 # make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
 # make check    format, lint, strict types, import layers; no tests
-# make bench    print the speed, memory, level and power tables of benchmarks/ (a quarter of an hour)
+# make bench    print how much faster than the usual ways, and what has become slower since the last time, then level
+#               and power (a quarter of an hour; make bench QUICK=1 prints a few ratios in a couple of minutes)
 # make format   format the code and mend what the linter can
 # make clean    remove what tools left behind, except the environment
 # Each sets up .venv first, once; Python 3.11 or later is all it needs (make PYTHON=python3.12 ... to choose one).
@@ -40,8 +41,11 @@ check: $(INSTALLED)
 	$(BIN)/lint-imports
 
 bench: $(INSTALLED)
-	@set -e; for script in training_step permutation_test level power; do \
-		echo "== benchmarks/$$script.py"; OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$script.py; done
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/summary.py $(if $(QUICK),--quick)
+ifndef QUICK
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/level.py 50
+	@$(BIN)/python benchmarks/power.py table
+endif
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix-only --quiet .

@@ -2,7 +2,6 @@
 
     python benchmarks/peers.py install                 an environment for each package, outside this repository
     python benchmarks/peers.py run [PEER ...] [--sizes 250 500 ...] [--limit 120] [--memory 4] [--again]
-    python benchmarks/peers.py agree                   where the statistics agree, and how well
     python benchmarks/peers.py table [--write]         tables and plots; --write puts them into docs/
 
 Two normal samples with 10 columns, n points each, that do not differ, columns scaled to mean 0 and variance 1;
@@ -63,18 +62,7 @@ def ours_median():
     return lambda x, y, sigma: _ours(test, x, y)
 
 
-def ours_fixed(estimator="unbiased", permutations=PERMUTATIONS):
-    """The same with the bandwidth that the others are given, for `agree`."""
-    import twosample
-    from twosample import MMD, Gaussian, Permutation, TwoSampleTest
-
-    twosample.mmd_median()  # the parts exist
-    return lambda x, y, sigma: _ours(
-        TwoSampleTest(Gaussian(sigma), statistic=MMD(estimator), calibration=Permutation(permutations)), x, y
-    )
-
-
-def ours_energy(permutations=PERMUTATIONS):
+def ours_energy():
     import torch
 
     from twosample import MMD, Permutation, TwoSampleTest
@@ -89,7 +77,7 @@ def ours_energy(permutations=PERMUTATIONS):
         def pairs(self, a, b):
             return -torch.linalg.vector_norm(a[0] - b[0], dim=1)
 
-    test = TwoSampleTest(MinusDistance(), statistic=MMD("biased"), calibration=Permutation(permutations))
+    test = TwoSampleTest(MinusDistance(), statistic=MMD("biased"), calibration=Permutation(PERMUTATIONS))
     return lambda x, y, sigma: _ours(test, x, y)
 
 
@@ -282,33 +270,45 @@ class Peer:
     package: str | None  # None runs in this environment
     load: Callable[[], Callable]
     same: str  # how far its statistic is that of ours
+    in_our_units: Callable[[float, int], float] | None = None  # (statistic, n) -> the same on our scale
 
 
 PEERS = {
     "ours-median": Peer("MMD", "twosample mmd-median", None, ours_median, ""),
-    "hyppo-mmd": Peer("MMD", "hyppo MMD", "hyppo", hyppo_mmd, "the same up to a factor that no permutation changes"),
-    "alibi-mmd": Peer("MMD", "alibi-detect MMDDrift", "alibi-detect", alibi_mmd, "the same; p without the + 1"),
+    "hyppo-mmd": Peer("MMD", "hyppo MMD", "hyppo", hyppo_mmd, "a correlation with the labels: the same p-value"),
+    "alibi-mmd": Peer(
+        "MMD", "alibi-detect MMDDrift", "alibi-detect", alibi_mmd, "the same; p without the + 1", lambda t, n: t
+    ),
     "frouros-mmd": Peer(
-        "MMD", "frouros MMD", "frouros", frouros_mmd, "the same, but the matrix is computed anew for each permutation"
+        "MMD", "frouros MMD", "frouros", frouros_mmd, "the same; a new matrix each permutation", lambda t, n: t
     ),
     "torchdrift-mmd": Peer(
-        "MMD", "torchdrift MMD", "torchdrift", torchdrift_mmd, "the same plus a constant; p without the + 1"
+        "MMD",
+        "torchdrift MMD",
+        "torchdrift",
+        torchdrift_mmd,
+        "the same plus a constant; p without the + 1",
+        lambda t, n: t - 2 / (n - 1),
     ),
     "goodpoints-mmd": Peer(
-        "MMD", "goodpoints CTT", "goodpoints", goodpoints_mmd, "an approximation: MMD of compressed samples"
+        "MMD", "goodpoints CTT", "goodpoints", goodpoints_mmd, "an approximation: the MMD of compressed samples"
     ),
-    "ours-energy": Peer("energy", "twosample, k = -|x - y|", None, ours_energy, ""),
-    "dcor-energy": Peer("energy", "dcor energy_test", "dcor", dcor_energy, "the same times n m / (n + m)"),
-    "hyppo-energy": Peer("energy", "hyppo Energy", "hyppo", hyppo_energy, "U-centred, otherwise the same"),
+    "ours-energy": Peer("energy", "twosample, distance kernel", None, ours_energy, ""),
+    "dcor-energy": Peer(
+        "energy", "dcor energy_test", "dcor", dcor_energy, "the same times n m / (n + m)", lambda t, n: t * 2 / n
+    ),
+    "hyppo-energy": Peer("energy", "hyppo Energy", "hyppo", hyppo_energy, "the unbiased one, from U-centred matrices"),
     "ours-learned": Peer("learned kernel", "twosample mmd-d", None, ours_learned, ""),
     "textbook-learned": Peer(
-        "learned kernel", "textbook autograd", None, textbook_learned, "the same kernel, full batches"
+        "learned kernel", "textbook autograd", None, textbook_learned, "the same kernel and steps, full batches"
     ),
     "alibi-learned": Peer(
-        "learned kernel", "alibi-detect LearnedKernel", "alibi-detect", alibi_learned, "as many steps of one batch size"
+        "learned kernel", "alibi-detect LearnedKernel", "alibi-detect", alibi_learned, "as many steps of as many points"
     ),
     "ours-c2st": Peer("classifier", "twosample c2st-s", None, ours_classifier, ""),
-    "sklearn-c2st": Peer("classifier", "scikit-learn by hand", None, sklearn_classifier, "the same accuracy"),
+    "sklearn-c2st": Peer(
+        "classifier", "scikit-learn by hand", None, sklearn_classifier, "the same accuracy, less checks"
+    ),
 }
 
 # What each package is installed as; torch at our version, so that one build serves all.
@@ -368,6 +368,8 @@ def install(packages):
 
 def reason(stderr):
     """The one line of pip that says why, without addresses and folders."""
+    if versions := re.search(r"require a different python version: .*(Requires-Python [^;\n]*)", stderr):
+        return versions[1].strip()
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w*error\b", line, re.IGNORECASE)]
     said = next((line for line in reversed(lines) if "No matching" in line), lines[-1] if lines else "pip failed")
     said = re.sub(r"^(ERROR|error): *", "", said)
@@ -506,10 +508,10 @@ def cell(record, ours):
         limits = {"time": f"> {record['limit']} s", "memory": f"> {record['gibibytes']} GiB", "error": "failed"}
         return limits[record["stopped"]]
     seconds = record["cpu_seconds"]
-    text = f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    text = f"{seconds:.{3 if seconds < 0.1 else 2 if seconds < 10 else 0}f} s"
     if ours is not None and "cpu_seconds" in ours and ours is not record:
         ratio = seconds / ours["cpu_seconds"]
-        text += f" ({ratio:.1f}x)" if ratio < 10 else f" ({ratio:.0f}x)"
+        text += f" ({ratio:.{2 if ratio < 1 else 1 if ratio < 10 else 0}f}x)"
     return f"{text}, {record['test_mebibytes']:.0f} MiB"
 
 
@@ -537,6 +539,7 @@ def table(records):
         "The power of n is fitted to the times from n = 1000 on.",
         "",
     ]
+    lines += [*agreement(found), ""]
     installs = {r["install"]: r for r in records if "install" in r}
     good = [f"{name} {r['version']}" for name, r in installs.items() if r["ok"] and name not in NO_TEST]
     latest = max(found.values(), key=lambda r: r["date"])
@@ -553,6 +556,25 @@ def table(records):
     if missing:
         lines += ["", "Not measured:", "", *missing]
     return "\n".join(lines)
+
+
+def agreement(found):
+    """How the statistics and p-values of one pair of samples compare, at the smallest size: the same data for all."""
+    n = min(size for _, size in found)
+    lines = [
+        f"The same pair of samples, n = {n}:",
+        "",
+        "| test | statistic | in our units | p-value |",
+        "|---|---|---|---|",
+    ]
+    for key, peer in PEERS.items():
+        record = found.get((key, n), {})
+        if peer.group in ("MMD", "energy") and "statistic" in record:
+            value = record["statistic"]
+            ours = peer.in_our_units(value, n) if peer.in_our_units else value if key.startswith("ours") else None
+            ours = "" if ours is None else f"{ours:.3e}"
+            lines.append(f"| {peer.label} | {value:.3e} | {ours} | {record['pvalue']:.2f} |")
+    return lines
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
@@ -619,23 +641,9 @@ def label_ends(axis, ends):
         axis.text(n * 1.12, 10**y, label, color=colour, va="center", fontsize=9)
 
 
-# ---------------------------------------------------------------------------------------------------------- agreement
-
-
-def agreement(n=200):
-    """What the packages say about one pair of samples that differ a little, beside ours."""
-    records = {}
-    for key in PEERS:
-        if python_of(PEERS[key].package).exists() and PEERS[key].group in ("MMD", "energy"):
-            records[key] = watched(key, n, 120, 4)
-    x, y, sigma = data(n)
-    records["ours, the same bandwidth"] = dict(zip(("statistic", "pvalue"), ours_fixed()(x, y, sigma), strict=True))
-    return records
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["install", "run", "agree", "table", "one"])
+    parser.add_argument("command", choices=["install", "run", "table", "one"])
     parser.add_argument("names", nargs="*", help="packages to install, or tests to run; all of them if none is given")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--limit", type=float, default=120, help="CPU seconds")
@@ -650,9 +658,6 @@ if __name__ == "__main__":
         install(options.names or REQUIREMENTS)
     elif options.command == "run":
         run(options.names or list(PEERS), options.sizes, options.limit, options.memory, options.again)
-    elif options.command == "agree":
-        for key, found in agreement().items():
-            print(key, found)
     else:
         text = table(read(STORE))
         print(text)
