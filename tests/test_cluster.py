@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,11 +21,13 @@ from typer.testing import CliRunner
 
 import twosample
 from twosample import cli, cluster
-from twosample.cluster import DaskWorkers, connected
+from twosample.cluster import HERE, DaskWorkers, connected
 from twosample.errors import ClusterError, InputError, MissingDependency
+from twosample.files import NpyRows
 from twosample.kernels import DeepKernel, Gaussian, Linear, OnFeatures
-from twosample.products import HERE, block_and_row_sums
+from twosample.products import block_and_row_sums
 from twosample.statistics import HotellingT2
+from twosample.streams import Stream
 
 distributed = pytest.importorskip("distributed")
 
@@ -126,6 +131,9 @@ class Counting:
 
     def share(self, value: object) -> object:
         return self.workers.share(value)
+
+    def call(self, function, *arguments):
+        return self.workers.call(function, *arguments)
 
     def map(self, function, arguments):
         arguments = list(arguments)
@@ -244,6 +252,63 @@ def test_nobody_at_the_address(address, monkeypatch):
     with pytest.raises(InputError, match="no Dask scheduler answers at"), connected(address):
         pass
     assert time.monotonic() - began < 30
+
+
+# Parts that workers read
+
+
+def in_parts(path, sample: np.ndarray, parts: int) -> Stream:
+    np.save(path, sample)
+    edges = np.linspace(0, len(sample), parts + 1).astype(int)
+    return Stream(NpyRows(path, int(a), int(b - a)) for a, b in itertools.pairwise(edges))
+
+
+class Reading(DaskWorkers):
+    """Notes what it is asked to call."""
+
+    called: ClassVar[list[str]] = []
+
+    def call(self, function, *arguments):
+        self.called.append(function.__name__)
+        return super().call(function, *arguments)
+
+
+@pytest.mark.parametrize("learning", [None, twosample.Learning(twosample.PowerCriterion(), steps=2)])
+def test_workers_read_their_parts(client, tmp_path, monkeypatch, learning):
+    monkeypatch.setattr(twosample.two_sample, "DaskWorkers", Reading)
+    monkeypatch.setattr(Reading, "called", [])
+    monkeypatch.chdir(tmp_path)  # names without folders: workers stand elsewhere
+    X, Y = two_samples(600, 500)
+    x, y = in_parts(Path("x.npy"), X, 4), in_parts(Path("y.npy"), Y, 3)
+    same(*(deep_test(learning=learning).run(x, y, rng=0, client=c) for c in (None, client)))
+    assert Reading.called.count("_read_part") == 7
+
+
+def test_what_cannot_be_read_elsewhere_is_read_here(client, monkeypatch):
+    monkeypatch.setattr(twosample.two_sample, "DaskWorkers", Reading)
+    monkeypatch.setattr(Reading, "called", [])
+    X, Y = two_samples(300, 200)
+    results = [deep_test().run(iter(np.split(X, 3)), iter([Y]), rng=0, client=c) for c in (None, client)]
+    same(*results)
+    assert "_read_part" not in Reading.called
+
+
+@pytest.mark.parametrize(("change", "words"), [("rows", "X gave other rows"), ("gone", "a worker cannot read X")])
+def test_parts_that_change_between_the_passes_have_a_sentence(client, tmp_path, monkeypatch, change, words):
+    X, Y = two_samples(60, 50)
+    x, y = in_parts(tmp_path / "x.npy", X, 2), in_parts(tmp_path / "y.npy", Y, 1)
+    fit = twosample.TwoSampleTest._fit
+
+    def changing(*arguments):
+        if change == "rows":
+            np.save(tmp_path / "x.npy", X[::-1])
+        else:
+            (tmp_path / "x.npy").unlink()
+        return fit(*arguments)
+
+    monkeypatch.setattr(twosample.TwoSampleTest, "_fit", changing)
+    with pytest.raises(InputError, match=words):
+        deep_test(learning=twosample.Learning(twosample.PowerCriterion(), steps=2)).run(x, y, rng=0, client=client)
 
 
 # The command line

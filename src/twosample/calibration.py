@@ -16,8 +16,9 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
+from .cluster import Workers
 from .errors import IncompatibleParts, InputError, InputWarning, TrainingError
-from .products import DEFAULT_MEMORY, Embedded, Workers, block_sums
+from .products import DEFAULT_MEMORY, Embedded, block_sums
 from .result import ALPHA
 from .samples import Samples
 from .statistics import MMD, Bins, Prepared, Statistic

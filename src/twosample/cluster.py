@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, takewhile
-from typing import Any
+from itertools import islice, starmap, takewhile
+from typing import Any, Protocol
 
 import torch
 
@@ -26,6 +26,35 @@ from .errors import ClusterError, InputError, MissingDependency
 _LOOK = 1.0  # seconds without a result after which it is asked whether there is still somebody to wait for
 _ANSWER = 5.0  # seconds in which a scheduler has to answer
 _AT_ONCE = 64  # results are fetched so many at a time, if there are as many
+
+
+class Workers(Protocol):
+    """Who does pieces of work that do not depend on each other: this process, or others."""
+
+    def share(self, value: Any) -> Any:
+        """What stands for `value` among the arguments of `map`; where it has to travel, it does so once."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What stands for `function(*arguments)` among the arguments of `map`; it stays with whoever computes it."""
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """`function(*each)` for each of `arguments`, in their order."""
+
+
+class _Here:
+    """The process itself, one piece after the other."""
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        return starmap(function, arguments)
+
+
+HERE: Workers = _Here()
 
 
 @dataclass(frozen=True)
@@ -57,11 +86,15 @@ class DaskWorkers:
         """A future of `value`. The scheduler keeps it too: it outlives the workers that have it."""
         return self._submit(_unpacked, _packed(value))
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A future of `function(*arguments)`: computed on a worker, kept there, and computed again if that one dies."""
+        return self._submit(_piece, function, *map(self._argument, arguments))
+
     def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """`function(*each)` for each of `arguments`, in their order; those that were shared are futures."""
+        """`function(*each)` for each of `arguments`, in their order; some of these may be futures."""
         futures: deque[Any] = deque()
         try:
-            futures.extend(self._submit(_piece, function, *map(self._argument, each)) for each in arguments)
+            futures.extend(self.call(function, *each) for each in arguments)
             while futures:
                 for result in self._first_results(futures):
                     futures.popleft()  # and its worker may forget it

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ._progress import bar
+from .cluster import HERE, Workers
 
 Embedded: TypeAlias = tuple[Tensor, ...]
 """Points as `Kernel.tile` sees them: tensors of equal length, for a deep kernel the features and the raw columns."""
@@ -56,29 +57,6 @@ class TiledKernel(Protocol):
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
     def tile_parameters(self) -> tuple[Tensor, ...]: ...
-
-
-class Workers(Protocol):
-    """Who does pieces of work that do not depend on each other: this process, or others (`cluster.DaskWorkers`)."""
-
-    def share(self, value: Any) -> Any:
-        """What stands for `value` among the arguments of `map`; where it has to travel, it does so once."""
-
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """`function(*each)` for each of `arguments`, in their order."""
-
-
-class _Here:
-    """The process itself, one piece after the other."""
-
-    def share(self, value: Any) -> Any:
-        return value
-
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        return itertools.starmap(function, arguments)
-
-
-HERE: Workers = _Here()
 
 
 def accumulator(device: torch.device) -> torch.dtype:

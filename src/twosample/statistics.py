@@ -20,6 +20,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from .cluster import HERE, Workers
 from .errors import IncompatibleParts, InputError, InputWarning
 from .estimators import (
     REGULARISER,
@@ -35,7 +36,7 @@ from .estimators import (
     variance_unpaired,
 )
 from .kernels import Kernel, OnFeatures, Sign
-from .products import DEFAULT_MEMORY, HERE, Embedded, Workers, block_and_row_sums, block_sums
+from .products import DEFAULT_MEMORY, Embedded, block_and_row_sums, block_sums
 from .result import Effect
 from .samples import Samples
 from .streams import EmbeddedSamples

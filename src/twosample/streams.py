@@ -16,7 +16,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -27,8 +27,9 @@ import torch
 from torch import Tensor
 
 from ._progress import bar
+from .cluster import Workers
 from .errors import InputError
-from .files import ParquetRows, Table, npy_parts, parquet_parts, read
+from .files import NpyRows, ParquetRows, Table, npy_parts, parquet_parts, read
 from .samples import Profile, Samples, Scaling, Schema, _as_narwhals, _read, _Table, schema_and_scaling, split_rows
 
 MAX_TRAINING_ROWS = 100_000
@@ -511,6 +512,7 @@ def embed_streams(
     device: torch.device,
     memory: int,
     progress: bool | None = False,
+    workers: Workers | None = None,
 ) -> EmbeddedSamples:
     """Go once through both streams; keep of the rows that are to be tested what `embed` makes of them.
 
@@ -520,32 +522,170 @@ def embed_streams(
 
     Embedded points stay in memory as long as they take no more than `memory` bytes; beyond that they are in a
     temporary file without a name, which vanishes with them.
+
+    `workers` read the parts themselves and embed the same batches, where parts can be read elsewhere: of files, which
+    must be found at the same place on all machines, not of batches that a function gives.
     """
     n, m = found.tested
     count, width = n + m, int(np.prod(found.schema.shape))
-    readers = [
-        _Tested(stream, name, found.sizes[at], found.rows[at], found, scaling, device)
-        for at, (stream, name) in enumerate(((x, "X"), (y, "Y")))
-    ]
     is_x = torch.zeros(count, dtype=torch.bool)
     is_x[torch.randperm(count, generator=generator)[:n]] = True
     point = 64 * 4 * max(256, width)  # bytes, with the activations of a usual network
     batches = max(1, min(count // 2, -(-count * point // memory)))
     parts: tuple[Tensor, ...] = ()
+    dealt = (
+        (int(labels.sum()), int((~labels).sum()), torch.randperm(len(labels), generator=generator))
+        for labels in torch.tensor_split(is_x, batches)
+    )
+    if workers is not None and _can_travel(x) and _can_travel(y):
+        pieces = _embedded_there((x, y), found, scaling, embed, dealt, workers)
+    else:
+        pieces = _embedded_here((x, y), found, scaling, embed, dealt, device)
     with torch.no_grad(), bar("reading", batches, progress) as tick:
-        for labels in torch.tensor_split(is_x, batches):
-            of_x = int(labels.sum())
-            points, places = zip(readers[0].take(of_x), readers[1].take(len(labels) - of_x), strict=True)
-            order = torch.randperm(len(labels), generator=generator)  # a file may be sorted
-            z = embed(torch.cat(points)[order.to(device)])
+        for z, where in pieces:
             parts = parts or _room(z, count, memory)
-            where = torch.cat([places[0], places[1] + n])[order]
             for part, new in zip(parts, z, strict=True):
                 part[where] = new.cpu()
             tick("")
+    return EmbeddedSamples(parts, (n, m), found.schema).to(device=device)
+
+
+Dealt: TypeAlias = Iterator[tuple[int, int, Tensor]]
+"""For each batch how many of the next rows of X and of Y it takes, and their order in it: a file may be sorted."""
+
+Piece: TypeAlias = tuple[tuple[Tensor, ...], Tensor]
+"""Embedded rows, and their places among those of X, then of Y, that are tested."""
+
+
+def _embedded_here(
+    pair: tuple[Stream, Stream],
+    found: Survey,
+    scaling: Scaling,
+    embed: Callable[[Tensor], tuple[Tensor, ...]],
+    dealt: Dealt,
+    device: torch.device,
+) -> Iterator[Piece]:
+    readers = [
+        _Tested(stream, name, found.sizes[at], found.rows[at], found, scaling, device)
+        for at, (stream, name) in enumerate(zip(pair, "XY", strict=True))
+    ]
+    for of_x, of_y, order in dealt:
+        points, (at_x, at_y) = zip(readers[0].take(of_x), readers[1].take(of_y), strict=True)
+        yield embed(torch.cat(points)[order.to(device)]), torch.cat([at_x, at_y + found.tested[0]])[order]
     for reader, mark in zip(readers, found.marks, strict=True):
         reader.finish(mark)
-    return EmbeddedSamples(parts, (n, m), found.schema).to(device=device)
+
+
+def _can_travel(stream: Stream) -> bool:
+    """Whether another process, maybe on another machine, can read the parts, and it is known what they hold."""
+    parts = stream._partitions
+    return parts is not None and all(part.rows is not None and not isinstance(part, _Spilled) for part in parts)
+
+
+def _embedded_there(
+    pair: tuple[Stream, Stream],
+    found: Survey,
+    scaling: Scaling,
+    embed: Callable[[Tensor], tuple[Tensor, ...]],
+    dealt: Dealt,
+    workers: Workers,
+) -> Iterator[Piece]:
+    """As `_embedded_here`. A part is read once, by one worker, and goes to those whose batches take of its rows."""
+    at = [_places(found.rows[k][1], found.sizes[k]) for k in (0, 1)]
+    tested = [places[places >= 0] for places in at]  # in the order of the stream
+
+    def arguments() -> Iterator[tuple[Any, ...]]:
+        # When the last is out, nothing here refers to the parts any more, so workers forget those they are done with.
+        network, how = workers.share(embed), workers.share((found.schema, scaling))
+        parts = [
+            list(_parts_there(stream, name, at[k], found.rows[k][0], points, how, workers))
+            for k, (stream, name, points) in enumerate(zip(pair, "XY", (found.picked.x, found.picked.y), strict=True))
+        ]
+        done = [0, 0]
+        for of_x, of_y, order in dealt:
+            batches.append((of_x, of_y))
+            spans, taken = [], []
+            for k, rows in enumerate((of_x, of_y)):
+                first, end = done[k], done[k] + rows
+                done[k] = end
+                for part, begins, stops in parts[k]:
+                    if begins < end and stops > first:
+                        spans.append(slice(max(first, begins) - begins, min(end, stops) - begins))
+                        taken.append(part)
+            yield (network, order, spans, *taken)
+
+    batches: list[tuple[int, int]] = []
+    begun_x = begun_y = 0
+    for number, z in enumerate(workers.map(_embedded_rows, arguments())):
+        of_x, of_y = batches[number]
+        of_both = tested[0][begun_x : begun_x + of_x], tested[1][begun_y : begun_y + of_y] + found.tested[0]
+        begun_x, begun_y = begun_x + of_x, begun_y + of_y
+        yield z, torch.cat(of_both)
+
+
+def _parts_there(
+    stream: Stream, sample: str, places: Tensor, picked: Tensor, points: Tensor, how: Any, workers: Workers
+) -> Iterator[tuple[Any, int, int]]:
+    """What stands for the rows of each part that are tested, and which of them these are."""
+    picked, order = torch.sort(picked)
+    row, count = 0, 0
+    for part in stream.partitions:
+        rows = part.rows or 0
+        tested = places[row : row + rows] >= 0
+        mark = None
+        if not tested.all():
+            first, end = torch.searchsorted(picked, torch.tensor([row, row + rows])).tolist()
+            mark = _marked(points[order[first:end]], 0)
+        if isinstance(part, NpyRows | ParquetRows):  # others stand in another folder
+            part = replace(part, path=part.path.absolute())
+        if tested.any() or mark is not None:
+            own = int(tested.sum())
+            yield workers.call(_read_part, how, part, sample, row, tested, mark), count, count + own
+            count += own
+        row += rows
+
+
+def _read_part(
+    how: tuple[Schema, Scaling], part: Partition, sample: str, first: int, tested: Tensor, mark: int | None
+) -> Tensor:
+    """The rows of a part that are tested, scaled; the others must be those that were picked."""
+    schema, scaling = how
+    try:
+        batch = part.read()
+    except (InputError, OSError) as error:
+        raise InputError(
+            f"a worker cannot read {sample} from row {first} on ({error}); files must be found at the same place on "
+            "all machines."
+        ) from error
+    data = _read(batch, sample, first)
+    schema._check(data, sample, warn=False)
+    points = schema._tensor(data, sample)
+    _check_count(sample, first + len(tested), first + len(points))
+    if mark is not None and _marked(points[~tested], 0) != mark:
+        raise InputError(_OTHER_ROWS.format(sample))
+    return scaling._apply(points[tested], torch.float32, torch.device("cpu"))
+
+
+def _embedded_rows(
+    embed: Callable[[Tensor], tuple[Tensor, ...]], order: Tensor, spans: Sequence[slice], *parts: Tensor
+) -> tuple[Tensor, ...]:
+    """The rows of a batch through `embed` in a random order, and back in that of the parts."""
+    points = torch.cat([part[span] for part, span in zip(parts, spans, strict=True)])
+    back = torch.argsort(order)
+    return tuple(part[back] for part in embed(points[order]))
+
+
+_OTHER_ROWS = (
+    "{} gave other rows when it was read again, or in another order, so that rows would be tested that were trained "
+    "on; a stream must give the same rows each time."
+)
+
+
+def _places(tested: Tensor, size: int) -> Tensor:
+    """Of each row of a stream its place among those that are tested; -1 for none."""
+    places = torch.full((size,), -1)
+    places[tested] = torch.arange(len(tested))
+    return places
 
 
 class _Tested:
@@ -562,8 +702,7 @@ class _Tested:
         device: torch.device,
     ) -> None:
         self.sample, self.size, self.schema = sample, size, found.schema
-        self.places = torch.full((size,), -1)  # of each row among those that are tested; -1 for none
-        self.places[rows[1]] = torch.arange(len(rows[1]))
+        self.places = _places(rows[1], size)
         self.points = torch.empty((0, *found.schema.shape), device=device)
         self.at = torch.empty(0, dtype=torch.int64)
         self.rest = self._read(stream, scaling, device)
@@ -605,10 +744,7 @@ class _Tested:
             pass
         _check_count(self.sample, self.size, self.rows)
         if self.dropped and self.mark != mark:
-            raise InputError(
-                f"{self.sample} gave other rows when it was read again, or in another order, so that rows would be "
-                "tested that were trained on; a stream must give the same rows each time."
-            )
+            raise InputError(_OTHER_ROWS.format(self.sample))
 
 
 def _is_spilled(parts: tuple[Tensor, ...], memory: int) -> bool:

@@ -17,13 +17,13 @@ from torch import nn
 
 from ._random import RNGLike, Streams
 from .calibration import Calibration, Permutation
-from .cluster import DaskWorkers
+from .cluster import DaskWorkers, Workers
 from .errors import IncompatibleParts, InputError
 from .featurizers import Classifier, SklearnClassifier
 from .kernels import DeepKernel, Kernel, OnFeatures, Sign
 from .learning import Learning, fit
 from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from .products import DEFAULT_MEMORY, Workers
+from .products import DEFAULT_MEMORY
 from .result import TrainingLog, TwoSampleResult
 from .samples import Samples, Scaling, Schema, as_samples, split
 from .statistics import MMD, Statistic, embedding
@@ -187,15 +187,19 @@ class FittedTest:
         workers: Workers | None,
     ) -> TwoSampleResult:
         _check_sizes(*found.tested)
+        seen, device = self.representation, self._device()
+        if workers is not None and device.type != "cpu":  # as in `_test_scaled`
+            seen, device = copy.deepcopy(seen).cpu(), torch.device("cpu")
         points = embed_streams(
             *pair,
             found,
             self.scaling,
-            embedding(self.representation),
+            embedding(seen),
             streams.torch("embedding"),
-            device=self._device(),
+            device=device,
             memory=self.spec.memory,
             progress=progress,
+            workers=workers,
         )
         return self._test_scaled(points, streams, progress, workers)
 
