@@ -63,6 +63,7 @@ from .products import block_sums, row_sums
 from .result import Effect, TrainingLog, TwoSampleResult
 from .samples import Samples, as_samples
 from .statistics import MMD, HotellingT2
+from .streams import Stream
 from .two_sample import FittedTest, TwoSampleTest
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "Spectral",
     "SplitChoice",
     "SplitRow",
+    "Stream",
     "TellingRow",
     "TrainingError",
     "TrainingLog",

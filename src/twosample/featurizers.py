@@ -554,7 +554,7 @@ class MeanEmbedding(FeatureMap):
     def candidate_widths(self) -> Sequence[float]:
         if math.isnan(self._median):
             return ()
-        return [self._median * 2.0**octave for octave in np.linspace(-4, 2, 25)]
+        return [self._median * 2.0**octave for octave in np.linspace(-3, 2, 21)]
 
     def usual_width(self) -> float:
         return self._median
