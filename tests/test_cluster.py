@@ -321,8 +321,9 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_command_line_takes_a_scheduler(files, processes, client):
-    words = ["test", "a.npy", "b.npy", "--method", "mmd-median", "--seed", "0", "--json"]
+@pytest.mark.parametrize("how", [[], ["--stream"]])
+def test_the_command_line_takes_a_scheduler(files, processes, client, how):
+    words = ["test", "a.npy", "b.npy", "--method", "mmd-median", "--seed", "0", "--json", *how]
     answers = []
     for more in ([], ["--scheduler", processes.address]):
         done = CliRunner().invoke(cli.build(), [*words, *more])
