@@ -422,7 +422,7 @@ def watched(key, n, limit, gibibytes, peak=False):
     environment |= {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [python_of(PEERS[key].package), "-W", "ignore", __file__, "one", key, "--n", str(n)]
     if peak:
-        environment["MALLOC_MMAP_THRESHOLD_"] = str(2**16)  # larger blocks are mapped, and unmapped when they are freed
+        environment["MALLOC_MMAP_THRESHOLD_"] = str(2**20)  # larger blocks are mapped, and unmapped when they are freed
         command.append("--peak")
     process = subprocess.Popen(
         command,
@@ -559,8 +559,8 @@ def table(records):
         lines.append("")
     lines += [
         "CPU seconds of one test, in brackets how many times ours, and the peak of resident memory beyond imports, "
-        "data and warm-up, measured in a run of its own. The power of n is fitted to the times from n = 1000 on. "
-        "frouros permutes in a second process, whose interpreter counts.",
+        f"data and warm-up, {where_peaks_are(records)}. The power of n is fitted to the times from n = 1000 on. frouros "
+        "permutes in a second process, whose interpreter counts.",
         "",
     ]
     lines += [*agreement(found), ""]
@@ -580,6 +580,17 @@ def table(records):
     if missing:
         lines += ["", "Not measured:", "", *missing]
     return "\n".join(lines)
+
+
+def where_peaks_are(records):
+    """Up to which size memory was measured in runs of its own."""
+    timed = {at for at, r in measured(records).items() if "cpu_seconds" in r}
+    apart = {(r["peer"], r["n"]) for r in records if "only_peak" in r and "stopped" not in r}
+    first = min((n for _, n in timed - apart), default=None)
+    if first is None:
+        return "measured in a run of its own"
+    before = max((n for _, n in timed if n < first), default=None)
+    return "measured beside the time" + ("" if before is None else f", up to n = {before:,} in a run of its own")
 
 
 def agreement(found):
