@@ -559,8 +559,8 @@ def table(records):
         lines.append("")
     lines += [
         "CPU seconds of one test, in brackets how many times ours, and the peak of resident memory beyond imports, "
-        f"data and warm-up, {where_peaks_are(records)}. The power of n is fitted to the times from n = 1000 on. frouros "
-        "permutes in a second process, whose interpreter counts.",
+        f"data and warm-up, {where_peaks_are(records)}. The power of n is fitted to the times from n = 1000 on. "
+        "frouros permutes in a second process, whose interpreter counts.",
         "",
     ]
     lines += [*agreement(found), ""]
