@@ -32,7 +32,7 @@ demo: $(INSTALLED)
 
 # One thread a worker: the workers already fill the cores.
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -65,8 +65,8 @@ def quick(test_of, **options):
     return test_of(permutations=99, steps=4, **options)
 
 
-def fixed(calibration=None, estimator="unbiased"):
-    return TwoSampleTest(Gaussian(0.5), statistic=MMD(estimator), calibration=calibration or Permutation(99))
+def fixed(calibration=None, estimator="unbiased", **options):
+    return TwoSampleTest(Gaussian(0.5), statistic=MMD(estimator, **options), calibration=calibration or Permutation(99))
 
 
 def features(test_of, count=5):
@@ -121,6 +121,13 @@ CASES = {
     "mmd-block gaussian 200+90": Case(quick(twosample.mmd_block), "gaussian", (200, 90)),
     "mmd-block, normal law 200+200": Case(
         twosample.mmd_block(steps=4, asymptotic=True), "gaussian", (200, 200), exact=False
+    ),
+    "mmd-compressed gaussian 60+60": Case(quick(twosample.mmd_compressed), "gaussian", (60, 60)),
+    "compressed, 20 landmarks, bins of 5, 203+44": Case(
+        fixed(Permutation(99, bins=8), estimator="compressed", landmarks=20), "gaussian", (203, 44)
+    ),
+    "compressed, 9 landmarks, discrete, 70+45": Case(
+        fixed(estimator="compressed", landmarks=9), "discrete", (70, 45), ties=True
     ),
     "me gaussian 60+60": Case(features(twosample.me, 2), "gaussian", (60, 60)),
     "me gaussian 200+200, 100 to test": Case(features(twosample.me), "gaussian", (200, 200)),

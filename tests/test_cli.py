@@ -167,7 +167,13 @@ def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
         "null": np.array([0.5, np.nan]),
     }
     result = SimpleNamespace(
-        pvalue=0.25, statistic=np.nan, null_distribution=np.zeros(99), reject=lambda _: False, to_dict=lambda: record
+        method="mmd-d",
+        chosen=None,
+        pvalue=0.25,
+        statistic=np.nan,
+        null_distribution=np.zeros(99),
+        reject=lambda _: False,
+        to_dict=lambda: record,
     )
     monkeypatch.setattr(api, "two_sample_test", lambda *_, **__: result)
     shown = call("test", "same.csv", "other.csv", "--json").stdout

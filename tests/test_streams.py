@@ -82,6 +82,7 @@ TESTS = {
     "classifier": twosample.c2st_l(permutations=99, steps=3),
     "locations": twosample.me(permutations=99, steps=3, restarts=1),
     "blocks": twosample.mmd_block(),
+    "compressed": twosample.mmd_compressed(landmarks=20, steps=3),
     "spectral": TwoSampleTest(Gaussian(1.0), calibration=Spectral(draws=99)),
     "features": TwoSampleTest(MeanEmbedding(torch.eye(3), Gaussian(1.0)), None, HotellingT2()),
 }

@@ -48,7 +48,21 @@ from .kernels import (
 )
 from .learning import Learning
 from .locations import Locations, locations
-from .methods import ABLATIONS, METHODS, ablation, c2st_l, c2st_s, me, mmd_block, mmd_d, mmd_median, mmd_mkl, mmd_o, scf
+from .methods import (
+    ABLATIONS,
+    METHODS,
+    ablation,
+    c2st_l,
+    c2st_s,
+    me,
+    mmd_block,
+    mmd_compressed,
+    mmd_d,
+    mmd_median,
+    mmd_mkl,
+    mmd_o,
+    scf,
+)
 from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .power import (
     DetectableEffect,
@@ -136,6 +150,7 @@ __all__ = [
     "me",
     "median_bandwidth",
     "mmd_block",
+    "mmd_compressed",
     "mmd_d",
     "mmd_median",
     "mmd_mkl",

@@ -9,8 +9,9 @@ from typing import Any
 from ._random import RNGLike
 from .calibration import PairSwap, Permutation
 from .errors import IncompatibleParts, InputError
-from .methods import METHODS
+from .methods import METHODS, choose
 from .result import TwoSampleResult
+from .streams import known_rows
 from .two_sample import TwoSampleTest
 
 
@@ -35,7 +36,8 @@ def two_sample_test(
         may mix numeric, boolean and categorical columns; or images (N, H, W), (N, H, W, C) or (N, C, H, W). Sizes may
         differ. Samples larger than memory: a `Stream`, a large np.memmap, or an iterator over batches of any of these.
     method
-        A name of `METHODS`, or a `TwoSampleTest`.
+        A name of `METHODS`, or a `TwoSampleTest`; or "auto", which chooses by the sizes of the samples and says in
+        `result.chosen` what it chose and why.
     permutations, train_fraction
         None means the method's own (999, and half of the data to train).
     rng
@@ -67,8 +69,13 @@ def two_sample_test(
     >>> result.reject(alpha=0.05)
     True
     """
+    chosen = None
+    if method == "auto":
+        method, why = choose(known_rows(X), known_rows(Y), trained=train_fraction is not None)
+        chosen = f"{method}: {why}"
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
-    return test.run(X, Y, rng=rng, device=device, progress=progress, client=client)
+    result = test.run(X, Y, rng=rng, device=device, progress=progress, client=client)
+    return result if chosen is None else dataclasses.replace(result, chosen=chosen)
 
 
 def resolve(
@@ -77,7 +84,7 @@ def resolve(
     """The test that a name and options stand for; an option that it has no use for is an error, never ignored."""
     if isinstance(method, str):
         if method not in METHODS:
-            raise InputError(f"method {method!r} does not exist; use one of {', '.join(METHODS)}.")
+            raise InputError(f"method {method!r} does not exist; use one of auto, {', '.join(METHODS)}.")
         test = METHODS[method]()
     elif isinstance(method, TwoSampleTest):
         test = method

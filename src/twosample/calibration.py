@@ -266,7 +266,12 @@ class Spectral(Calibration):
         _check_counts(self, "draws", "points")
 
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
-        if not isinstance(statistic, MMD) or statistic.estimator == "block" or statistic.alternative == "greater":
+        estimators = ("unbiased", "biased", "paired")
+        if (
+            not isinstance(statistic, MMD)
+            or statistic.estimator not in estimators
+            or statistic.alternative == "greater"
+        ):
             raise IncompatibleParts(
                 f"Spectral() has the limit of MMD('unbiased'), MMD('biased') and MMD('paired'), not that of "
                 f"{statistic!r}. Use Asymptotic(), or Permutation()."

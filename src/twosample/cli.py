@@ -28,7 +28,9 @@ except ImportError:  # main() says what to install; annotations are not evaluate
 else:  # what several commands take
     A = Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")]
     B = Annotated[str, typer.Argument(metavar="B", help="The file with the other; it may have more or fewer rows.")]
-    Method = Annotated[str, typer.Option(metavar="NAME", help="How to test; 'twosample methods' lists the choices.")]
+    Method = Annotated[
+        str, typer.Option(metavar="NAME", help="How to test: 'auto', or a name that 'twosample methods' lists.")
+    ]
     Alpha = Annotated[float, typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to.")]
     Permutations = Annotated[
         int | None,
@@ -277,7 +279,7 @@ def _tested(
             progress=sys.stderr.isatty() and not quiet,
             client=client,
         )
-    return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": method, "alpha": alpha, "seed": seed}
+    return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": result.method, "alpha": alpha, "seed": seed}
 
 
 def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
@@ -332,6 +334,7 @@ def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
         "X": f"{a}, {n} rows",
         "Y": f"{b}, {m} rows",
         "method": f"{facts['method']}, {learned}tested on {result.sizes[0]} + {result.sizes[1]}",
+        **({} if result.chosen is None else {"chosen": result.chosen}),
         "statistic": f"{result.statistic:.4g}, against {result.calibration}",
         "seed": facts["seed"],
     }

@@ -29,7 +29,7 @@ from .kernels import DeepKernel, Kernel, Linear, median_bandwidth
 from .products import Embedded, accumulator, block_and_row_sums, tile_rows
 from .result import ALPHA, TwoSampleResult, format_pvalue
 from .samples import Column, Samples, Scaling, Schema
-from .statistics import MMD, Bins, HotellingT2, PreparedBlocks, Statistic, embed_pooled
+from .statistics import MMD, Bins, HotellingT2, PreparedBlocks, PreparedMMD, Statistic, embed_pooled
 from .two_sample import FittedTest
 
 Correction: TypeAlias = Literal["holm", "bh", "none"]
@@ -532,7 +532,7 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
     n, m = samples.sizes
     bins = Bins(torch.zeros(n, dtype=torch.long), torch.ones(m, dtype=torch.long), 0, 0, 1)
     statistic = fitted.spec.statistic
-    if isinstance(statistic, MMD) and statistic.estimator == "block":
+    if isinstance(statistic, MMD) and statistic.estimator in ("block", "compressed"):
         statistic = MMD("unbiased")  # the same expectation with less noise
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # said once, when the test ran
@@ -579,6 +579,8 @@ def _contributions(
         with torch.no_grad():
             if isinstance(prepared, PreparedBlocks):
                 at_x, at_y = _in_blocks(kernel, z, prepared)
+            elif statistic.estimator == "compressed" and isinstance(prepared, PreparedMMD):
+                at_x, at_y = _about_the_middle(prepared.witness[0], -prepared.witness[1])
             else:
                 at_x, at_y = _in_pairs(kernel, z, statistic, n, m, fitted.spec.memory)
         if statistic.alternative == "greater" and result.statistic < 0:
@@ -605,12 +607,13 @@ def _in_pairs(kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memor
     else:
         pairs = kernel.pairs(_cut(z, 0, n), _cut(z, n, n)).double().cpu()  # they do not count
         at_x, at_y = (with_x[:n] - (with_y[:n] - pairs)) / (n - 1), (with_y[n:] - (with_x[n:] - pairs)) / (n - 1)
-    if kernel.features(z) is not None:
-        # The origin of a few features, such as the one score of a classifier, is arbitrary: midway between the
-        # samples, either has half of the statistic.
-        middle = (at_x.mean() - at_y.mean()) / 2
-        at_x, at_y = at_x - middle, at_y + middle
-    return at_x, at_y
+    return (at_x, at_y) if kernel.features(z) is None else _about_the_middle(at_x, at_y)
+
+
+def _about_the_middle(at_x: Tensor, at_y: Tensor) -> tuple[Tensor, Tensor]:
+    """The origin of a few features, such as the one score of a classifier, is arbitrary: now either has half."""
+    middle = (at_x.mean() - at_y.mean()) / 2
+    return at_x - middle, at_y + middle
 
 
 def _in_blocks(kernel: Kernel, z: Embedded, prepared: PreparedBlocks) -> tuple[Tensor, Tensor]:

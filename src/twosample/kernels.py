@@ -24,7 +24,8 @@ class Kernel(nn.Module, ABC):
     """A symmetric positive semidefinite function of two points.
 
     To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
-    the diagonal of a tile is cheap on its own, and `tile_and_pullback` where the gradient has a closed form.
+    the diagonal of a tile is cheap on its own, `tile_and_pullback` where the gradient has a closed form, and `sides`
+    with `cross` where a tile repeats work that concerns one of its sides alone.
     """
 
     def embed(self, points: Tensor) -> Embedded:
@@ -43,6 +44,14 @@ class Kernel(nn.Module, ABC):
     @abstractmethod
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         """(len(a), len(b)) kernel values between embedded points."""
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        """Embedded points as the left and as the right side of tiles: `parts` tensors each, with one row a point."""
+        return z, z
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        """`tile(a, b)` from the left side of `a` and the right side of `b`; without gradient."""
+        return self.tile(left, right)
 
     def features(self, z: Embedded) -> Tensor | None:
         """(N, p) vectors whose inner products are the kernel, where there are few; then no sum needs the pairs."""
@@ -177,6 +186,12 @@ class SmoothRadial(Radial):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         return self.value(self._exponent(a[0], b[0]), overwrite=True)
 
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        return (self._left(z[0]),), (self._right(z[0]),)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        return self.value((left[0] @ right[0].T).clamp_(self.least, 0), overwrite=True)
+
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         return self.value((a[0] - b[0]).square().sum(1) * self._rate(), overwrite=True)
 
@@ -206,10 +221,13 @@ class SmoothRadial(Radial):
 
     def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
         """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
-        one_u, one_v = u.new_ones(len(u), 1), v.new_ones(len(v), 1)
-        left = torch.cat([u, u.square().sum(1, keepdim=True), one_u], 1) * self._rate()
-        right = torch.cat([-2 * v, one_v, v.square().sum(1, keepdim=True)], 1)
-        return (left @ right.T).clamp_(self.least, 0)  # rounding can make a distance negative
+        return (self._left(u) @ self._right(v).T).clamp_(self.least, 0)  # rounding can make a distance negative
+
+    def _left(self, u: Tensor) -> Tensor:
+        return torch.cat([u, u.square().sum(1, keepdim=True), u.new_ones(len(u), 1)], 1) * self._rate()
+
+    def _right(self, v: Tensor) -> Tensor:
+        return torch.cat([-2 * v, v.new_ones(len(v), 1), v.square().sum(1, keepdim=True)], 1)
 
 
 class Gaussian(SmoothRadial):
@@ -378,6 +396,12 @@ class Mapped(Kernel):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         return self.kernel.tile(a, b)
 
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        return self.kernel.sides(z)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        return self.kernel.cross(left, right)
+
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         return self.kernel.pairs(a, b)
 
@@ -542,6 +566,29 @@ class DeepKernel(Kernel):
         mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
         return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
 
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        (left, right), (q_left, q_right) = self.kappa.sides(z[: self.kappa.parts]), self.q.sides(z[self.kappa.parts :])
+        if self._gaussians:
+            # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q, once
+            # log((1 - eps) / eps) is in s and log eps in t: a term more in their matrix products.
+            (kappa, q), one = (right[0], q_right[0]), torch.ones_like(left[0][:, :1])
+            left, q_left = ((torch.cat([side, one], 1),) for side in (left[0], q_left[0]))
+            right = (torch.cat([kappa, -self.logit_eps * one], 1),)
+            q_right = (torch.cat([q, nn.functional.logsigmoid(self.logit_eps) * one], 1),)
+        return left + q_left, right + q_right
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        if self._gaussians:
+            both, q = left[0] @ right[0].T, (left[1] @ right[1].T).clamp_(Gaussian.least, 0)
+            return both.add_(q).clamp_(2 * Gaussian.least, 0).exp_().add_(q.exp_())
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        mixed = (self.kappa.cross(left[:cut], right[:cut]) * (1 - eps)).add_(eps)
+        return mixed.mul_(self.q.cross(left[cut:], right[cut:]))
+
+    @property
+    def _gaussians(self) -> bool:
+        return type(self.kappa) is Gaussian and type(self.q) is Gaussian
+
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
         return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(a[cut:], b[cut:])
@@ -660,6 +707,16 @@ class WeightedSum(Kernel):
         total = a[0].new_zeros(len(a[0]), len(b[0]))
         for _, kernel, weight, u, v in self._members(a, b):
             total.add_(kernel.tile(u, v) * weight)
+        return total
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        each = [kernel.sides(own) for kernel, own in zip(self.kernels, self.split(z), strict=True)]
+        return tuple(part for left, _ in each for part in left), tuple(part for _, right in each for part in right)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        total = left[0].new_zeros(len(left[0]), len(right[0]))
+        for _, kernel, weight, u, v in self._members(left, right):
+            total.add_(kernel.cross(u, v) * weight)
         return total
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:

@@ -8,6 +8,8 @@ part through
     kernel.centred(z)              all of them moved to where it is precise
     kernel.features(z)             vectors whose inner products it is, or None: where they are few, tiles are not needed
     kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
+    kernel.sides(z)                embedded points as the left and as the right side of many tiles
+    kernel.cross(left, right)      the tile between two sides
     kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients
                                    of `a`, of `b` and of `kernel.tile_parameters()`
 
@@ -55,6 +57,8 @@ class TiledKernel(Protocol):
     def centred(self, z: Embedded) -> Embedded: ...
     def features(self, z: Embedded) -> Tensor | None: ...
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]: ...
+    def cross(self, left: Embedded, right: Embedded) -> Tensor: ...
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
     def tile_parameters(self) -> tuple[Tensor, ...]: ...
 
@@ -197,8 +201,9 @@ def _multiply(tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dty
 
 
 def _tiles(kernel: TiledKernel, z: Embedded, rows: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    left, right = kernel.sides(z)
     for i, j in _upper_tiles(len(z[0]), rows):
-        yield i, j, kernel.tile(_rows(z, i), _rows(z, j))
+        yield i, j, kernel.cross(_rows(left, i), _rows(right, j))
 
 
 def _tiles_and_pullbacks(
@@ -350,19 +355,22 @@ def _compare(kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool) -
     of_a = torch.zeros(a.weights.shape, dtype=total, device=device)
     of_b = of_a if b is None else torch.zeros(other.weights.shape, dtype=total, device=device)
     with torch.no_grad():
+        left, right = kernel.sides(a.z)
+        if b is not None:
+            right = kernel.sides(b.z)[1]
         for k, (i, bins_i, size_i) in enumerate(a.strips):
             for j, bins_j, size_j in a.strips[k:] if b is None else b.strips:
-                tile = kernel.tile(_rows(a.z, i), _rows(other.z, j))
+                tile = kernel.cross(_rows(left, i), _rows(right, j))
                 itself = b is None and i == j
                 if itself and not diagonal:
                     tile.fill_diagonal_(0)
                 block = tile.reshape(size_i, len(bins_i), size_j, len(bins_j)).sum(0).sum(1, dtype=total)
-                blocks.index_put_((bins_i[:, None], bins_j[None, :]), block, accumulate=True)
+                blocks[bins_i[:, None], bins_j] += block  # no bin is in a strip twice
                 of_a[:, i] += other.weights[:, j] @ tile.T
                 if not itself:
                     of_b[:, j] += a.weights[:, i] @ tile
                     if b is None:
-                        blocks.index_put_((bins_j[:, None], bins_i[None, :]), block.T, accumulate=True)
+                        blocks[bins_j[:, None], bins_i] += block.T
     return blocks, of_a, of_b
 
 
@@ -500,6 +508,12 @@ class _OnPairs:
         (x, y), (u, v) = _halves(a), _halves(b)
         tile = self.kernel.tile(x, u) + self.kernel.tile(y, v)
         return tile.sub_(self.kernel.tile(x, v)).sub_(self.kernel.tile(y, u))
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        return z, z
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        return self.tile(left, right)
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
         raise NotImplementedError("moments have no gradient")

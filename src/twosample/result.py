@@ -97,6 +97,8 @@ class TwoSampleResult:
         The fitted test, and the held-out points as it saw them.
     calibrated
         The shuffles and what the statistic was computed from.
+    chosen
+        What `method="auto"` chose, and why; None where the caller did.
     """
 
     statistic: float
@@ -111,6 +113,7 @@ class TwoSampleResult:
     fitted: FittedTest | None = field(repr=False, default=None)
     samples: Samples | None = field(repr=False, default=None)
     calibrated: Calibrated | None = field(repr=False, default=None)
+    chosen: str | None = None
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
@@ -132,6 +135,7 @@ class TwoSampleResult:
             }
         return {
             "method": self.method,
+            "chosen": self.chosen,
             "statistic": self.statistic,
             "pvalue": self.pvalue,
             "calibration": self.calibration,
@@ -157,6 +161,7 @@ class TwoSampleResult:
             ("statistic", f"{self.statistic:.4g}"),
             *((name, f"{value:.4g}") for name, value in dataclasses.asdict(self.effect).items() if value is not None),
             ("calibration", self.calibration),
+            *([] if self.chosen is None else [("chosen", self.chosen)]),
         ]
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in rows

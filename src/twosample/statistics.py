@@ -41,10 +41,12 @@ from .result import Effect
 from .samples import Samples
 from .streams import EmbeddedSamples
 
-Estimator = Literal["unbiased", "biased", "paired", "block"]
+Estimator = Literal["unbiased", "biased", "paired", "block", "compressed"]
 Alternative = Literal["two-sided", "greater"]
 
 _BINS_A_BLOCK = 16  # bins that a block is cut into, so that swaps have signs to change within it
+_RANK = 1e-5  # eigenvalues of landmarks below this part of the largest are rounding, which their roots would magnify
+_ORDINARY = 2000  # points that tell the spread of all, for the bias of a squared distance of means
 _EMBEDDINGS = 64  # at most so many pieces of work are all the batches of points that go through a network
 _SINGULAR, _RIDGE = 1e-10, 1e-8  # eigenvalues of a scatter, relative to the largest; float32 features carry 1e-12
 
@@ -177,6 +179,7 @@ class PreparedMMD:
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float  # rounding error that a value may carry
     scores: tuple[Tensor, Tensor] | None  # of a classifier, where the kernel sees points through one
+    excess: float = 0.0  # what |mean of X - mean of Y|^2 is on average when P = Q; "compressed" only
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,16 +205,21 @@ class MMD(Statistic):
         "unbiased": any sizes, may be negative. "biased": that of the empirical distributions. "paired": the
         U-statistic of [Liu2020], equal sizes only, which leaves out the terms k(X_i, Y_i). "block": the average over
         blocks of points [Zaremba2013], in a time that grows more slowly than the square of the points; weaker.
+        "compressed": that of the kernel projected onto a few of the pooled points, the landmarks, drawn blind to labels
+        [Chatalic2025]: a time that grows with the points, any sizes, and little power lost.
     alternative
         "greater", for the one score of a classifier: the sign of mean score of X - mean score of Y is kept, so that
         only a classifier that is right more often than not speaks against P = Q.
     block_size
         Points of each sample in a block; None means the square root of the smaller sample's size.
+    landmarks
+        How many, for "compressed"; None means 500, or the square root of the number of points if that is more.
     """
 
     estimator: Estimator = "unbiased"
     alternative: Alternative = "two-sided"
     block_size: int | None = None
+    landmarks: int | None = None
 
     def __post_init__(self) -> None:
         if self.estimator not in get_args(Estimator):
@@ -230,10 +238,18 @@ class MMD(Statistic):
                 raise IncompatibleParts(f"MMD({self.estimator!r}) has no blocks. Use MMD('block', block_size=...).")
             if not isinstance(self.block_size, Integral) or self.block_size < 2:
                 raise InputError(f"block_size is {self.block_size!r}; it must be a whole number of at least 2.")
+        if self.landmarks is not None:
+            if self.estimator != "compressed":
+                raise IncompatibleParts(
+                    f"MMD({self.estimator!r}) has no landmarks. Use MMD('compressed', landmarks=...)."
+                )
+            if not isinstance(self.landmarks, Integral) or self.landmarks < 2:
+                raise InputError(f"landmarks is {self.landmarks!r}; it must be a whole number of at least 2.")
 
     def __repr__(self) -> str:
         options = "" if self.alternative == "two-sided" else f", alternative={self.alternative!r}"
         options += "" if self.block_size is None else f", block_size={self.block_size}"
+        options += "" if self.landmarks is None else f", landmarks={self.landmarks}"
         return f"MMD({self.estimator!r}{options})"
 
     @property
@@ -255,7 +271,12 @@ class MMD(Statistic):
                 f"{self!r} compares points by a kernel, but the representation is a {type(representation).__name__}. "
                 "Use OnFeatures(network, Linear()), or HotellingT2() for a feature map."
             )
-        if self.alternative == "greater" and not _may_have_one_score(representation):
+        if self.estimator == "compressed" and _may_have_few_features(representation):
+            raise IncompatibleParts(
+                f"{representation!r} is an inner product of features, which need no landmarks: its tests take linear "
+                "time as they are. Use MMD('biased')."
+            )
+        if self.alternative == "greater" and not _may_have_few_features(representation):
             raise IncompatibleParts(
                 f"alternative='greater' takes the one score of a classifier, which {representation!r} does not have. "
                 "Use OnFeatures(Classifier(), Linear()), or leave alternative out."
@@ -307,21 +328,21 @@ class MMD(Statistic):
             z = embed_pooled(representation.embed, samples, generator, memory=memory, workers=workers)
             if self.estimator == "block":
                 return self._prepare_blocks(representation, z, bins, n, m)
+            if self.estimator == "compressed":
+                return self._prepare_compressed(representation, z, bins, n, m, generator, memory)
             ids = torch.cat([bins.of_x, bins.of_y])
             own = representation.pairs(z, z).double().cpu()
             vectors = representation.features(z)
             sums = totals = torch.empty(0, dtype=torch.float64)
             if vectors is None:
-                is_x = torch.zeros(n + m, 2)
-                is_x[:n, 0] = 1
-                is_x[n:, 1] = 1
+                share = torch.tensor([1 / n, -1 / m], dtype=torch.float64).repeat_interleave(torch.tensor([n, m]))
                 # Which bins share a tile is left to chance, so that rounding is as blind to labels as all the rest.
                 place = torch.randperm(bins.count, generator=generator)
                 sums, rows = block_and_row_sums(
                     representation,
                     z,
                     place[ids],
-                    is_x,
+                    share[:, None],
                     diagonal=False,
                     memory=memory,
                     progress=progress,
@@ -329,10 +350,7 @@ class MMD(Statistic):
                 )
                 sums = torch.nn.functional.pad(sums.double().cpu(), (0, bins.count - len(sums)) * 2)  # empty bins
                 sums = sums[place][:, place]
-                rows = rows.double().cpu()
-                rows[:n, 0] += own[:n]
-                rows[n:, 1] += own[n:]
-                witness = rows[:, 0] / n - rows[:, 1] / m
+                witness = rows[:, 0].double().cpu() + torch.cat([own[:n] / n, -own[n:] / m])
                 scores = None
             else:
                 vectors = vectors.double().cpu()
@@ -373,6 +391,8 @@ class MMD(Statistic):
                 # The kernel's one feature grows with the score, so the difference of its means has the right sign.
                 difference = (of_x / n - of_y / m)[:, 0]
                 return difference * difference.abs()
+            if self.estimator == "compressed":
+                return (of_x / n - of_y / m).square().sum(1) - prepared.excess
             xx, xy = of_x.square().sum(1) - own, (of_x * of_y).sum(1)
             yy = of_y.square().sum(1) - (prepared.own.sum() - own)
         else:
@@ -400,6 +420,57 @@ class MMD(Statistic):
         fixed_y = torch.nonzero(bins.of_y == bins.moving + 1)[:, 0].to(z[0].device) + n
         a, b = tuple(part[fixed_x] for part in z), tuple(part[fixed_y] for part in z)
         return total, float(kernel.pairs(a, b).double().sum()) if len(fixed_x) else 0.0
+
+    def _prepare_compressed(
+        self, kernel: Kernel, z: Embedded, bins: Bins, n: int, m: int, generator: torch.Generator, memory: int
+    ) -> PreparedMMD:
+        """Sums of features f(z) = K^(-1/2) (k(l_1, z), ..., k(l_c, z)), with the kernel matrix K of landmarks l.
+
+        Landmarks are drawn from the pooled points without a look at labels, so no shuffle of labels changes f.
+        """
+        z = kernel.centred(z)
+        order = torch.randperm(n + m, generator=generator).to(z[0].device)
+        count = min(self.landmarks or max(500, math.isqrt(n + m)), n + m)
+        left, right = kernel.sides(z)
+        landmarks = tuple(part[order[:count]] for part in right)
+
+        def compared(points: slice | Tensor) -> Tensor:
+            """(N, c) kernel values with the landmarks."""
+            return kernel.cross(tuple(part[points] for part in left), landmarks).double().cpu()
+
+        K = compared(order[:count])
+        eigenvalues, vectors = torch.linalg.eigh((K + K.T) / 2)
+        counts = eigenvalues > _RANK * eigenvalues[-1]
+        root = vectors[:, counts] / eigenvalues[counts].sqrt()  # (c, p)
+
+        rows = max(1, min(512, memory // (64 * count)))
+        pieces = [slice(start, start + rows) for start in range(0, n + m, rows)]
+        ids = torch.cat([bins.of_x, bins.of_y])
+        totals = torch.zeros(bins.count, count, dtype=torch.float64)
+        of_x = torch.zeros(count, dtype=torch.float64)
+        for piece in pieces:
+            values = compared(piece)
+            totals.index_add_(0, ids[piece], values)
+            of_x += values[: max(0, n - piece.start)].sum(0)
+        difference = root.T @ (of_x / n - (totals.sum(0) - of_x) / m)
+        witness = torch.cat([compared(piece) @ (root @ difference) for piece in pieces])
+        # A new draw: landmarks, whose features are longer, are as frequent in it as among all points.
+        some = torch.randperm(n + m, generator=generator)[:_ORDINARY].to(order.device)
+        spread = float((compared(some) @ root).var(0).sum())
+        error = 8 * torch.finfo(z[0].dtype).eps * math.sqrt(count / float(eigenvalues[counts][0]))  # of a feature
+        return PreparedMMD(
+            bins=bins,
+            sizes=(n, m),
+            sums=torch.empty(0, dtype=torch.float64),
+            totals=totals @ root,
+            own=torch.zeros(bins.count, dtype=torch.float64),
+            pairs=torch.empty(0),
+            fixed_pairs=0.0,
+            witness=(witness[:n], witness[n:]),
+            resolution=error**2 + error * math.sqrt(spread / (min(n, m) * (n + m))),
+            scores=None,
+            excess=(1 / n + 1 / m) * spread,
+        )
 
     def _block(self, n: int, m: int) -> int:
         return max(2, min(self.block_size or math.isqrt(min(n, m)), min(n, m)))
@@ -597,8 +668,8 @@ def _innermost(kernel: nn.Module) -> nn.Module:
     return kernel
 
 
-def _may_have_one_score(kernel: Kernel) -> bool:
-    """Whether the kernel is an inner product of features, of which there may turn out to be one."""
+def _may_have_few_features(kernel: Kernel) -> bool:
+    """Whether the kernel is an inner product of features, of which there may turn out to be as few as one."""
     return getattr(type(_innermost(kernel)), "features", None) is not Kernel.features
 
 

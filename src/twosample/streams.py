@@ -190,6 +190,11 @@ def len_of(batch: object) -> int:
         return 1
 
 
+def known_rows(data: object) -> int | None:
+    """The rows of a sample; None for an iterator of batches, which can be gone through only once."""
+    return None if isinstance(data, Iterator) else len_of(data)
+
+
 def _listed(paths: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
     return [paths] if isinstance(paths, str | os.PathLike) else paths
 
