@@ -2,14 +2,17 @@ import math
 import os
 import signal
 import time
+import traceback
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import twosample
 from twosample import (
+    METHODS,
     DeepKernel,
     Gaussian,
     InputError,
@@ -21,7 +24,7 @@ from twosample import (
 )
 from twosample._random import Streams
 from twosample.bench.datasets import blob
-from twosample.learning import _batches, best_bandwidth, fit, settle_normalisation, start
+from twosample.learning import CHECK_EVERY, _batches, best_bandwidth, fit, settle_normalisation, start
 from twosample.samples import Samples, Schema, as_samples
 
 
@@ -285,3 +288,33 @@ def test_a_constant_schedule_keeps_the_learning_rate():
     assert abs(math.log(stayed / 3)) > 1.3 * abs(math.log(fell / 3))
     with pytest.raises(InputError, match="schedule is 'linear'"):
         Learning(schedule="linear")
+
+
+# Devices
+
+
+class _Answers(TorchDispatchMode):
+    """Counts the tensors whose value Python asks for; on a GPU each is a wait for all work before it.
+
+    Those that the optimiser asks for are its own counts of steps, which it keeps on the host.
+    """
+
+    count = 0
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator is torch.ops.aten._local_scalar_dense.default:
+            self.count += not any("optim" in frame.filename for frame in traceback.extract_stack())
+        return operator(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", ["mmd-d", "mmd-o", "mmd-block", "me", "scf", "c2st-s", "c2st-l"])
+def test_training_does_not_wait_for_the_device_at_every_step(method):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 3)), rng.normal(size=(60, 3))
+
+    def answers(steps):
+        with _Answers() as asked:
+            METHODS[method](steps=steps).fit(X, Y, rng=0, progress=False)
+        return asked.count
+
+    assert answers(60) - answers(20) <= 40 / CHECK_EVERY * 5  # five restarts of me and scf

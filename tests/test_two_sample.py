@@ -336,12 +336,17 @@ def test_constant_data_give_p_one():
         assert quick("mmd-d").run(np.ones((40, 2)), np.ones((40, 2)), rng=0).pvalue == 1.0
 
 
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "device", [d for d in ("cpu", "cuda", "mps") if d == "cpu" or getattr(torch, d).is_available()]
 )
-def test_every_device_here(device):
-    result = quick("mmd-d").run(*normals(shift=2.0), rng=0, device=device)
-    assert result.pvalue == 0.01
+def test_every_device_here(device, method):
+    X, Y = normals(shift=3.0)
+    result = quick(method).run(X, Y, rng=0, device=device)
+    assert result.pvalue == 0.01 and result.fitted._device().type in (device, "cpu")
+    assert twosample.explain(result, rng=0).columns[0].pvalue <= 0.05
+    streamed = quick(method).run(iter([X[:30], X[30:]]), Y, rng=0, device=device)
+    assert streamed.pvalue == 0.01
 
 
 def test_paired_and_biased_statistics_run_end_to_end():

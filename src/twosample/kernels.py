@@ -127,6 +127,7 @@ class Radial(Kernel):
             raise InputError(f"factor is {factor}; it must be a positive number: the bandwidth over the median.")
         self.factor = factor
         self.log_bandwidth = nn.Parameter(torch.tensor(math.nan if bandwidth is None else math.log(bandwidth)))
+        self._settled = bandwidth is not None
 
     @property
     def bandwidth(self) -> float | None:
@@ -147,7 +148,9 @@ class Radial(Kernel):
             self.log_bandwidth.fill_(math.log(bandwidth))
 
     def embed(self, points: Tensor) -> Embedded:
-        if self.bandwidth is None:
+        # Asked once: at every step of a training, a device would have to be waited for.
+        self._settled = self._settled or self.bandwidth is not None
+        if not self._settled:
             self.set_bandwidth(self.factor * median_bandwidth(points.detach()))
         return (points.flatten(1),)
 
