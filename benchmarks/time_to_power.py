@@ -7,8 +7,8 @@
 The textbook is plain autograd on dense matrices, 1000 full-batch epochs (images: 2000 epochs in batches of 100 + 100)
 with the starting values and learning rates of the authors' code. Its CPU time is that of at least 20 measured steps
 times their number; its power is that of our tiled step on the same schedule, whose gradients are the same
-(tests/test_time_to_power.py). "default" is `mmd_d()` as it comes, "c2st-l" our classifier test. A trial draws a training
-set, fits once and tests 100 fresh sets of the same size, with 999 permutations. Every finished trial is one line in
+(tests/test_time_to_power.py). "default" is `mmd_d()` as it comes, "c2st-l" our classifier test. A trial draws a
+training set, fits once and tests 100 fresh sets of its size, with 999 permutations. Every finished trial is a line in
 results/time_to_power.jsonl, so a run can be stopped and continued. One thread for each process: OMP_NUM_THREADS=1.
 """
 
