@@ -7,19 +7,18 @@ is imported by the command that needs it.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import re
 import secrets
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ._console import sentences as _sentences
 from ._version import __version__
-from .errors import InputError, TwoSampleError
+from .errors import InputError
 
 try:
     import typer
@@ -67,6 +66,9 @@ def build() -> typer.Typer:
     app.command("test")(run)
     app.command("plan")(plan)
     app.command("methods")(methods)
+    from .bench import bench_cli  # here, since it takes typer
+
+    app.add_typer(bench_cli.build(), name="bench")
     return app
 
 
@@ -361,38 +363,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@contextmanager
-def _sentences(a: str = "", b: str = "") -> Iterator[None]:
-    """Errors and warnings as sentences on standard error, with the names of the files where they speak of X and Y."""
-    explained = False
-
-    def say(kind: str, message: object) -> None:
-        nonlocal explained
-        typer.echo(f"{kind}: {message}", err=True)
-        if a and not explained and re.search(r"\b[XY]\b", str(message)):
-            typer.echo(f"(X is {a}, Y is {b}.)", err=True)
-            explained = True
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for kind in (UserWarning, RuntimeWarning):
-            warnings.simplefilter("always", kind)
-        warnings.showwarning = lambda message, *_, **__: say("warning", message)
-        try:
-            yield
-        except TwoSampleError as error:
-            say("error", error)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:
-            say("interrupted", "there is no verdict.")
-            raise typer.Exit(130) from error
-        except MemoryError as error:
-            say("error", "there is not enough memory for samples of this size.")
-            raise typer.Exit(2) from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # whoever read the output has gone; typer ends quietly
-                raise
-            say("error", f"{error.strerror or error}.")
-            raise typer.Exit(2) from error

@@ -1,0 +1,216 @@
+"""Running trials: which are wanted, which are missing, and who does them.
+
+Trials are done by the processes of a Dask cluster: by default one on this machine, with a process of one thread for
+each core, or any that runs already. This process alone writes the results, each when it is there. So an interrupt loses
+the trials under way and no other, a worker that dies costs its trial another try, and running again goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..cluster import connected
+from ..errors import ClusterError, MissingDependency
+from . import trials
+from .experiments import Cell
+from .store import Record, Store
+from .trials import Trial
+
+_LOOK = 0.1  # seconds between two looks at what is done
+_PATIENCE = 60.0  # seconds without a worker before giving up
+_HOPELESS = 10  # trials that failed one after the other, before the rest is not tried
+_NICENESS = 10  # of the processes on this machine: whoever works at it comes first
+
+
+def wanted(cells: Iterable[Cell], recipe: str, count: int, tests: int) -> list[Trial]:
+    """The first `count` trials of every cell: the first of each before the second of any, so that no cell is empty."""
+    distinct = list(dict.fromkeys(cells))
+    return [Trial(cell, recipe, number, tests) for number in range(count) for cell in distinct]
+
+
+def missing(wanted: Iterable[Trial], records: Iterable[Record]) -> list[Trial]:
+    """Those that have not been done, or with fewer tests."""
+    done = {record.key: record.tests for record in records}
+    return [trial for trial in wanted if done.get(trial.key, 0) < trial.tests]
+
+
+def experiments_of(wanted: Iterable[Trial]) -> list[str]:
+    """The experiments that the trials are kept with."""
+    return list(dict.fromkeys(trial.cell.experiment for trial in wanted))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A trial that gave no result, and why."""
+
+    trial: Trial
+    reason: str
+
+
+def run(
+    todo: Sequence[Trial],
+    store: Store,
+    client: Any,
+    *,
+    local: bool = True,
+    done: Callable[[Trial, Record | Failure], None] = lambda trial, outcome: None,
+) -> list[Failure]:
+    """Run trials on the workers of a Dask client and keep what they give; the failures are returned.
+
+    `done` is told of each trial that has ended. Workers on this machine (`local`) make way for whatever else it does.
+    """
+    failures: list[Failure] = []
+    in_a_row = 0
+    for trial, outcome in _outcomes(todo, client, partial(_on_worker, niceness=_NICENESS if local else None)):
+        if isinstance(outcome, Record):
+            store.append(outcome)
+            in_a_row = 0
+        else:
+            failures.append(outcome)
+            in_a_row += 1
+        done(trial, outcome)
+        if in_a_row == _HOPELESS:
+            raise ClusterError(f"{in_a_row} trials failed one after the other; the others are not tried.")
+    return failures
+
+
+def _outcomes(
+    todo: Sequence[Trial], client: Any, work: Callable[[Trial], Record]
+) -> Iterator[tuple[Trial, Record | Failure]]:
+    """Each trial with what became of it, as they end; no more than workers can soon do are under way."""
+    waiting, under_way = deque(todo), dict[Any, Trial]()
+    alone_since = None
+    try:
+        while waiting or under_way:
+            threads = _threads(client)
+            while waiting and len(under_way) < 2 * threads:
+                trial = waiting.popleft()
+                under_way[client.submit(work, trial, pure=False)] = trial
+            ended = [future for future in under_way if future.done()]
+            for future in ended:
+                trial = under_way.pop(future)
+                yield trial, _outcome(trial, future, client)
+            if threads:
+                alone_since = None
+            elif alone_since is None:
+                alone_since = time.monotonic()
+            elif time.monotonic() - alone_since > _PATIENCE:
+                raise ClusterError(
+                    f"the scheduler has had no worker for {_PATIENCE:g} s; start some and run this again."
+                )
+            if not ended:
+                time.sleep(_LOOK)
+    finally:
+        if under_way and client.status == "running":
+            client.cancel(list(under_way))
+
+
+def _threads(client: Any) -> int:
+    """How many trials the workers can do at a time."""
+    if client.status != "running":
+        raise ClusterError("the scheduler is gone; what was finished is kept. Run this again to go on.")
+    try:
+        cores = client.sync(client.scheduler.ncores, callback_timeout=_PATIENCE)
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}).") from error
+    return sum(cores.values())
+
+
+def _outcome(trial: Trial, future: Any, client: Any) -> Record | Failure:
+    import distributed
+
+    if future.status == "cancelled":
+        raise ClusterError("the scheduler is gone; what was finished is kept. Run this again to go on.")
+    try:
+        record: Record = future.result(timeout=_PATIENCE)
+        return record
+    except distributed.KilledWorker as error:
+        return Failure(
+            trial,
+            f"{error.allowed_failures + 1} workers died of it one after the other, most likely for want of memory",
+        )
+    except Exception as error:  # whatever went wrong in the trial is its own affair
+        return Failure(trial, f"{type(error).__name__}: {error}")
+
+
+def _on_worker(trial: Trial, niceness: int | None) -> Record:
+    if niceness is not None and hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, 0, max(niceness, os.getpriority(os.PRIO_PROCESS, 0)))
+    return trials.run(trial)
+
+
+@contextmanager
+def local_client(workers: int | None = None) -> Iterator[Any]:
+    """A client of as many processes on this machine as asked for, or one for each core; they end with it."""
+    try:
+        import distributed
+    except ImportError:
+        raise MissingDependency("experiments are run with Dask; pip install 'twosample[dask]'.") from None
+
+    start: Any = distributed.LocalCluster
+    cluster = start(
+        n_workers=workers or _cores(),
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        memory_limit=None,
+        silence_logs=logging.CRITICAL,
+    )
+    connect: Any = distributed.Client
+    with cluster, connect(cluster, set_as_default=False) as client:
+        yield client
+
+
+@contextmanager
+def a_client(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
+    """A client of the scheduler at an address, or else of processes on this machine."""
+    with local_client(workers) if scheduler is None else connected(scheduler) as client:
+        yield client
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Time
+
+
+def seconds_left(todo: Iterable[Trial], records: Iterable[Record]) -> tuple[float, int]:
+    """CPU seconds that trials will take by what others of their cells took, and of how many nothing is known yet.
+
+    Where a cell has no trial yet, the time of its method in the nearest size is taken, in proportion to the points.
+    """
+    measured: dict[tuple[str, str, str], dict[int, list[Record]]] = {}
+    for record in records:
+        sizes = measured.setdefault((record.data, record.method, record.recipe), {})
+        sizes.setdefault(record.sizes["train"], []).append(record)
+    total, unknown = 0.0, 0
+    for trial in todo:
+        sizes = measured.get((trial.cell.setting.data, trial.cell.method, trial.recipe), {})
+        if not sizes:
+            unknown += 1
+            continue
+        n = trial.cell.setting.n
+        _, nearest = min((abs(size - n), size) for size in sizes)
+        like = sizes[nearest]
+        seconds = sum(r.fit_cpu_seconds + r.test_cpu_seconds / r.tests * trial.tests for r in like) / len(like)
+        total += seconds * n / nearest
+    return total, unknown
+
+
+def duration(seconds: float) -> str:
+    """In words: 40 s, 12 min, 3 h 20 min."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,177 @@
+"""The store of results: one JSON line for each finished trial, a file for each experiment.
+
+A line is written in one go and forced to the disk when its trial is done. Files can be joined by `cat`: a trial that is
+there twice counts once. A line that a crash cut short is left out, and costs no other line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InputError, InputWarning
+
+_BEGIN = '{"experiment": '  # of every line, so that one glued to a broken one is found again
+
+
+class Key(NamedTuple):
+    """What tells a trial from all others."""
+
+    experiment: str
+    setting: str
+    method: str
+    recipe: str
+    trial: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished trial: one training, many tests.
+
+    Attributes
+    ----------
+    experiment, setting, method, recipe, trial
+        Which; the names are those of `experiments`.
+    seed
+        What all of its randomness comes from.
+    data, sizes
+        The data set, and what was drawn of it: points of each sample to train on and to test, dimensions.
+    tests, rejections
+        Test sets, and how many of them were rejected at level 0.05.
+    permutations
+        For each test; None where a limiting law took their place.
+    criterion
+        J of the trained kernel on the training points; None for tests without a kernel that J is for.
+    fit_cpu_seconds, test_cpu_seconds
+        Of the training, and of all tests together.
+    peak_mebibytes
+        The most memory that the process had in the course of the trial, the libraries included; None if unknown.
+    versions, date
+        Of what it ran on, and when it ended.
+    """
+
+    experiment: str
+    setting: str
+    method: str
+    recipe: str
+    trial: int
+    seed: int
+    data: str
+    sizes: Mapping[str, int]
+    tests: int
+    rejections: int
+    permutations: int | None
+    criterion: float | None
+    fit_cpu_seconds: float
+    test_cpu_seconds: float
+    peak_mebibytes: float | None
+    versions: Mapping[str, str]
+    date: str
+
+    @property
+    def key(self) -> Key:
+        """What tells it from other trials."""
+        return Key(self.experiment, self.setting, self.method, self.recipe, self.trial)
+
+    @property
+    def rate(self) -> float:
+        """The share of test sets that were rejected."""
+        return self.rejections / self.tests
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all of it."""
+        return self.fit_cpu_seconds + self.test_cpu_seconds
+
+    def line(self) -> str:
+        """As JSON."""
+        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+
+    @classmethod
+    def of_line(cls, line: str) -> Record:
+        """The record of a line; a ValueError if it is none."""
+        values = json.loads(line)
+        names = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(values, dict) or not set(names) <= set(values):
+            raise ValueError("fields are missing")
+        record = cls(**{name: values[name] for name in names})
+        counts: tuple[Any, ...] = (record.trial, record.seed, record.tests, record.rejections)
+        if not all(isinstance(count, int) for count in counts) or not 0 <= record.rejections <= record.tests != 0:
+            raise ValueError("counts are wrong")
+        return record
+
+
+class Store:
+    """The results in a folder, which need not exist before the first is kept."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file; results are kept in a folder, which --results names.")
+
+    def path(self, experiment: str) -> Path:
+        """Where the trials of an experiment are kept."""
+        return self.folder / f"{experiment}.jsonl"
+
+    def append(self, record: Record) -> None:
+        """Keep a record; when this returns, it is on the disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(record.experiment)
+        with path.open("ab+") as file:
+            broken = False
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                broken = file.read(1) != b"\n"
+            # One write, so that lines of several processes do not mix; after one that broke off, a line of its own.
+            file.write(b"\n" * broken + record.line().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self, *experiments: str) -> list[Record]:
+        """The trials of some experiments, each once: of several runs of one trial that with the most tests."""
+        found: dict[Key, Record] = {}
+        for experiment in experiments:
+            for record in self._read(self.path(experiment)):
+                known = found.get(record.key)
+                if known is None or record.tests > known.tests:
+                    found[record.key] = record
+        return list(found.values())
+
+    def _read(self, path: Path) -> list[Record]:
+        if not path.exists():
+            return []
+        lines = path.read_text(errors="replace").split("\n")
+        records, broken = [], []
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
+            try:
+                records.append(Record.of_line(line))
+            except ValueError:
+                if number < len(lines):  # the last one may still be being written
+                    broken.append(number)
+                records += _glued(line)
+        if broken:
+            warnings.warn(
+                f"{path}: line {', '.join(map(str, broken))} is not a whole record and is left out.",
+                InputWarning,
+                stacklevel=3,
+            )
+        return records
+
+
+def _glued(line: str) -> Iterable[Record]:
+    """The record behind what another left when it broke off without ending its line."""
+    start = line.rfind(_BEGIN)
+    if start > 0:
+        try:
+            return [Record.of_line(line[start:])]
+        except ValueError:
+            pass
+    return []

@@ -1,0 +1,218 @@
+"""One trial: draw a training set, fit once, test many fresh sets of the same size.
+
+All randomness of a trial comes from its seed by name: which training set, which start, which test set k, which
+permutations of it. So any trial can be run alone, anywhere, and more tests begin with the same ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from .._random import Streams
+from ..calibration import Permutation
+from ..errors import InputError, InputWarning, TrainingWarning
+from ..kernels import Kernel
+from ..objectives import PowerCriterion
+from ..samples import as_samples
+from ..statistics import MMD
+from ..two_sample import FittedTest
+from . import datasets
+from .experiments import ALPHA, Cell, Setting
+from .recipes import build
+from .store import Key, Record
+
+Pair: TypeAlias = tuple[Any, Any]
+"""Two samples."""
+
+Draw: TypeAlias = Callable[[np.random.Generator], Pair]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial to run: small and plain, so that it can be sent anywhere."""
+
+    cell: Cell
+    recipe: str
+    number: int
+    tests: int
+
+    @property
+    def key(self) -> Key:
+        """What its record will be known by."""
+        return Key(self.cell.experiment, self.cell.setting.name, self.cell.method, self.recipe, self.number)
+
+    def __str__(self) -> str:
+        return f"{self.cell.experiment} {self.cell.setting.name} {self.cell.method} {self.recipe} #{self.number}"
+
+
+def run(trial: Trial) -> Record:
+    """Run a trial, in one thread."""
+    torch.set_num_threads(1)
+    _forget_peak()
+    setting, seed = trial.cell.setting, trial.cell.seed(trial.number)
+    streams = Streams(seed)
+    train, draw_test = _draws(setting, streams.numpy("training set"))
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # of constant pixels, or of features that nearly depend
+        warnings.simplefilter("error", TrainingWarning)  # a training that was interrupted is not a result
+        test = build(trial.cell.method, trial.recipe, setting, *train)
+        fitted = test.fit(*train, rng=streams.numpy("fit"), device="cpu", progress=False)
+        fit_seconds = time.process_time() - began
+        criterion = _criterion(fitted, *train)
+        began = time.process_time()
+        rejections = 0
+        for k in range(trial.tests):
+            X, Y = draw_test(streams.numpy(f"test set {k}"))
+            result = fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False)
+            rejections += result.reject(ALPHA)
+    calibration = test.calibration
+    return Record(
+        **trial.key._asdict(),
+        seed=seed,
+        data=setting.data,
+        sizes={"train": setting.n, "test": setting.tested, "dimension": _dimension(train[0])},
+        tests=trial.tests,
+        rejections=rejections,
+        permutations=calibration.permutations if isinstance(calibration, Permutation) else None,
+        criterion=criterion,
+        fit_cpu_seconds=round(fit_seconds, 3),
+        test_cpu_seconds=round(time.process_time() - began, 3),
+        peak_mebibytes=_peak_mebibytes(),
+        versions=_versions(),
+        date=time.strftime("%Y-%m-%d"),
+    )
+
+
+# What is drawn
+
+
+def _draws(setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
+    """A training set, and what draws test sets that share no row of real data with it."""
+    different = not setting.null
+    if setting.data in _DRAWN:
+        draw = _DRAWN[setting.data]
+        return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh)
+    if setting.data not in _POOLS:
+        raise InputError(f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}.")
+    pools = _POOLS[setting.data]()
+    if different:
+        return _from_two(pools, setting, rng)
+    return _from_one(pools["PQ".index(setting.null)], setting, rng)
+
+
+def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
+    return datasets.blob(n, different=not setting.null, rng=rng, **_authors(setting))
+
+
+def _hdgm(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
+    dimension = 10 if setting.dimension is None else setting.dimension
+    return datasets.hdgm(n, dimension=dimension, different=not setting.null, rng=rng, **_authors(setting))
+
+
+def _authors(setting: Setting) -> dict[str, Any]:
+    return {"authors": True} if setting.authors else {}
+
+
+@cache
+def _higgs() -> Pair:
+    return datasets.higgs()
+
+
+@cache
+def _mnist() -> Pair:
+    return datasets.mnist()[:60000], datasets.fake_mnist()  # the generator saw the training images only
+
+
+_DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {"blob": _blob, "hdgm": _hdgm}
+_POOLS: dict[str, Callable[[], Pair]] = {"higgs": _higgs, "mnist": _mnist}
+
+
+def _from_two(pools: Pair, setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
+    """X from the one pool, Y from the other."""
+    n, orders = setting.n, [rng.permutation(len(pool)) for pool in pools]
+    for pool in pools:
+        _check_pool(pool, n + setting.tested, setting)
+
+    def test(fresh: np.random.Generator) -> Pair:
+        x, y = (pool[fresh.choice(order[n:], setting.tested, replace=False)] for pool, order in both)
+        return x, y
+
+    both = list(zip(pools, orders, strict=True))
+    x, y = (pool[order[:n]] for pool, order in both)
+    return (x, y), test
+
+
+def _from_one(pool: Any, setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
+    """X and Y from one pool, without a row in common."""
+    n, order = setting.n, rng.permutation(len(pool))
+    _check_pool(pool, 2 * (n + setting.tested), setting)
+
+    def test(fresh: np.random.Generator) -> Pair:
+        rows = fresh.choice(order[2 * n :], 2 * setting.tested, replace=False)
+        return pool[rows[: setting.tested]], pool[rows[setting.tested :]]
+
+    return (pool[order[:n]], pool[order[n : 2 * n]]), test
+
+
+def _check_pool(pool: Any, needed: int, setting: Setting) -> None:
+    if len(pool) < needed:
+        raise InputError(
+            f"{setting.data} has {len(pool)} rows here, but {setting.name} takes {needed} to train and test on "
+            "different ones; choose a smaller setting with --settings, or get the whole data set."
+        )
+
+
+# What is noted
+
+
+def _criterion(fitted: FittedTest, X: Any, Y: Any) -> float | None:
+    """J on the training points, for kernels that an MMD with the unbiased estimate is tested with."""
+    if not isinstance(fitted.representation, Kernel) or fitted.spec.statistic != MMD("unbiased"):
+        return None
+    seen = fitted.scaling.apply(as_samples(X, Y, schema=fitted.schema))
+    with torch.no_grad():
+        return round(float(PowerCriterion()(fitted.representation, seen.x, seen.y)), 6)
+
+
+def _dimension(points: Any) -> int:
+    return int(np.prod(points.shape[1:]))
+
+
+def _forget_peak() -> None:
+    """Let the peak of memory start from what is resident now, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_mebibytes() -> float | None:
+    """The most resident memory since; elsewhere than on Linux, since the process began."""
+    with contextlib.suppress(OSError, StopIteration):
+        status = Path("/proc/self/status").read_text()
+        return round(next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024, 1)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Without the local part of a version, which names a build and not a release."""
+    packages = {name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy")}
+    return packages | {"python": platform.python_version()}
