@@ -1,38 +1,63 @@
-"""The data sets of the paper: Blob and HDGM drawn from their definitions, the real ones read from a local folder."""
+"""The data sets of the paper: Blob and HDGM drawn from their definitions, the real ones read from their files.
+
+A real data set is looked for in the data folder (`folder`, or the environment variable TWOSAMPLE_DATA), then in the
+cache of downloads (TWOSAMPLE_CACHE), then where it is published: see `sources`.
+"""
 
 from __future__ import annotations
 
-import os
+import hashlib
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from .._random import RNGLike
 from ..errors import InputError
+from . import formats, sources
+from .downloads import alone, cache_folder
+from .sources import data_folder as data_folder
 
 Array = NDArray[np.float64]
 
 _BLOB_COVARIANCES = np.array([-0.020, -0.022, -0.024, -0.026, 0.0, 0.020, 0.022, 0.024, 0.026])
 """Off-diagonal entries of Q's nine components [Liu2020, table of synthetic data sets]."""
 
+_CIFAR10_FILES = {
+    "test": r"test_batch\.bin",
+    "train": r"data_batch_[1-5]\.bin",
+    "all": r"(data_batch_[1-5]|test_batch)\.bin",
+}
+"""Which files of the archive hold which part."""
 
-def blob(n: int, m: int | None = None, *, different: bool = True, rng: RNGLike | None = None) -> tuple[Array, Array]:
+
+def blob(
+    n: int, m: int | None = None, *, different: bool = True, authors: bool = False, rng: RNGLike | None = None
+) -> tuple[Array, Array]:
     """Blob-D (or Blob-S with `different=False`): n points of P and m of Q, in the plane.
 
     Nine Gaussians of equal weight on a 3 x 3 grid of unit spacing. P's have covariance 0.03 I; Q's in Blob-D have the
     same variances and a covariance of their own each. The paper's n_b is n / 9.
+
+    `authors=True` draws what the authors' code draws instead: in Blob-D it multiplies by the Cholesky factor L from the
+    wrong side, so that Q's covariances are L^T L, whose variances differ from P's; in Blob-S they are the identity.
     """
     generator = np.random.default_rng(rng)
     centres = np.array([(i, j) for i in range(3) for j in range(3)], dtype=np.float64)
+    variance = 1.0 if authors and not different else 0.03
 
     def draw(count: int, covariances: Array) -> Array:
         component = generator.integers(0, 9, size=count)
         noise = generator.standard_normal((count, 2))
         c = covariances[component]
-        # Rows of the Cholesky factor of [[0.03, c], [c, 0.03]].
-        first = np.sqrt(0.03) * noise[:, 0]
-        second = c / np.sqrt(0.03) * noise[:, 0] + np.sqrt(0.03 - c**2 / 0.03) * noise[:, 1]
+        # The Cholesky factor of [[variance, c], [c, variance]] is [[deviation, 0], [lean, rest]].
+        deviation, lean, rest = np.sqrt(variance), c / np.sqrt(variance), np.sqrt(variance - c**2 / variance)
+        if authors:
+            first, second = deviation * noise[:, 0] + lean * noise[:, 1], rest * noise[:, 1]
+        else:
+            first, second = deviation * noise[:, 0], lean * noise[:, 0] + rest * noise[:, 1]
         drawn: Array = centres[component] + np.column_stack([first, second])
         return drawn
 
@@ -41,19 +66,30 @@ def blob(n: int, m: int | None = None, *, different: bool = True, rng: RNGLike |
 
 
 def hdgm(
-    n: int, m: int | None = None, *, dimension: int = 10, different: bool = True, rng: RNGLike | None = None
+    n: int,
+    m: int | None = None,
+    *,
+    dimension: int = 10,
+    different: bool = True,
+    authors: bool = False,
+    rng: RNGLike | None = None,
 ) -> tuple[Array, Array]:
     """HDGM-D (or HDGM-S): n points of P and m of Q in `dimension` dimensions. The paper's N is 2 n.
 
     Two Gaussians of equal weight at 0 and at 0.5 in every coordinate. P's have covariance I; in HDGM-D the first two
     coordinates of Q's have covariance +0.5 in the first and -0.5 in the second.
+
+    `authors=True` draws what the authors' code draws instead: as many points of the first Gaussian as of the second,
+    in this order, so that the points of a sample are not independent.
     """
     if dimension < 2:
         raise InputError(f"HDGM needs at least 2 dimensions, not {dimension}.")
+    if authors and (odd := next((size for size in (n, m) if size is not None and size % 2), None)):
+        raise InputError(f"with authors=True half of the points are of each Gaussian, which {odd} points cannot be.")
     generator = np.random.default_rng(rng)
 
     def draw(count: int, covariance: float) -> Array:
-        second = generator.integers(0, 2, size=count).astype(bool)
+        second = np.arange(count) >= count / 2 if authors else generator.integers(0, 2, size=count).astype(bool)
         points: Array = generator.standard_normal((count, dimension))
         c = np.where(second, -covariance, covariance)
         points[:, 1] = c * points[:, 0] + np.sqrt(1 - c**2) * points[:, 1]
@@ -64,53 +100,187 @@ def hdgm(
     return x, draw(n if m is None else m, 0.5 if different else 0.0)
 
 
-def data_folder(folder: str | Path | None = None) -> Path:
-    """The folder of the real data sets: `folder`, or the environment variable TWOSAMPLE_DATA."""
-    chosen = folder or os.environ.get("TWOSAMPLE_DATA")
-    if not chosen:
-        raise InputError(
-            "no data folder: give `folder`, or set the environment variable TWOSAMPLE_DATA to the folder that holds "
-            "higgs/higgs.npz, mnist/mnist.npz and fake_mnist/fake_mnist.npz."
-        )
-    path = Path(chosen)
-    if not path.is_dir():
-        raise InputError(f"the data folder {path} does not exist; set TWOSAMPLE_DATA to the folder of the data sets.")
-    return path
-
-
-def _arrays(file: str, names: tuple[str, ...], folder: str | Path | None) -> list[NDArray[np.generic]]:
-    path = data_folder(folder) / file
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; put {file} into the data folder, or point TWOSAMPLE_DATA elsewhere.")
-    with np.load(path, allow_pickle=False) as archive:
-        missing = [name for name in names if name not in archive]
-        if missing:
-            raise InputError(f"{path} lacks the array {missing[0]!r}; it holds {', '.join(archive.files)}.")
-        return [archive[name] for name in names]
-
-
 def higgs(
-    folder: str | Path | None = None, *, columns: str = "jet_phi"
+    folder: str | Path | None = None, *, columns: Literal["jet_phi", "all"] = "jet_phi"
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """HIGGS: (background, signal) rows on hand, in the four jet phi columns of the paper or, with "all", in all 28."""
-    features, label, names = _arrays("higgs/higgs.npz", ("features", "label", "columns"), folder)
-    if columns == "jet_phi":
-        wanted = [list(names).index(f"jet_{jet}_phi") for jet in (1, 2, 3, 4)]
-    elif columns == "all":
-        wanted = list(range(features.shape[1]))
-    else:
+    if columns not in ("jet_phi", "all"):
         raise InputError(f"columns is {columns!r}; it must be 'jet_phi' or 'all'.")
-    rows: NDArray[np.float32] = features[:, wanted].astype(np.float32)
+    path = sources.on_hand(sources.HIGGS.compact, folder) or _compacted_higgs(folder)
+    label, names = formats.read_arrays(path, ("label", "columns"))
+    wanted = [
+        number
+        for number, name in enumerate(names)
+        if columns == "all" or name in [f"jet_{j}_phi" for j in (1, 2, 3, 4)]
+    ]
+    rows = formats.read_columns(path, "features", wanted)
     return rows[label == 0], rows[label == 1]
 
 
+def _compacted_higgs(folder: str | Path | None) -> Path:
+    """The published file as a compact one in the cache, made if it is not there."""
+    (published,) = sources.HIGGS.files
+    own = sources.on_hand(f"higgs/{published.name}", folder)
+    if own is None:
+        target = cache_folder() / "higgs.npz"
+    else:  # a file of the user's own may be any part of HIGGS
+        about = f"{own.resolve()} {own.stat().st_size} {own.stat().st_mtime_ns}"
+        target = cache_folder() / f"higgs-{hashlib.sha256(about.encode()).hexdigest()[:12]}.npz"
+    if not target.is_file():
+        csv = own or sources.obtain(sources.HIGGS, published)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with alone(target):
+            if not target.is_file():
+                formats.compact_higgs(csv, target)
+    return target
+
+
 def mnist(folder: str | Path | None = None) -> NDArray[np.uint8]:
-    """All 70,000 MNIST digits, (70000, 28, 28) in 0..255."""
-    (images,) = _arrays("mnist/mnist.npz", ("images",), folder)
-    return images.astype(np.uint8)
+    """All 70,000 MNIST digits, (70000, 28, 28) in 0..255; the first 60,000 are the training images."""
+    if path := sources.on_hand(sources.MNIST.compact, folder):
+        return _images(path)
+    return np.concatenate(
+        [formats.read_idx(sources.obtain(sources.MNIST, file, folder)) for file in sources.MNIST.files]
+    )
 
 
 def fake_mnist(folder: str | Path | None = None) -> NDArray[np.uint8]:
-    """10,000 digits made by a DCGAN, (10000, 28, 28) in 0..255; another generator than the authors'."""
-    (images,) = _arrays("fake_mnist/fake_mnist.npz", ("images",), folder)
+    """Digits made by a DCGAN, (N, 28, 28) or (N, 32, 32) in 0..255; another generator than the authors'."""
+    return _images(sources.needed(sources.FAKE_MNIST, folder))
+
+
+def cifar10(folder: str | Path | None = None, part: Literal["test", "train", "all"] = "test") -> NDArray[np.uint8]:
+    """CIFAR-10: 10,000 test images, 50,000 training images, or all, those to train first; (N, 32, 32, 3) in 0..255."""
+    if part not in _CIFAR10_FILES:
+        raise InputError(f"part is {part!r}; it must be 'test', 'train' or 'all'.")
+    if part == "test" and (path := sources.on_hand(sources.CIFAR10.compact, folder)):
+        return _images(path)
+    (archive,) = sources.CIFAR10.files
+    return formats.read_cifar10(sources.obtain(sources.CIFAR10, archive, folder), _CIFAR10_FILES[part])
+
+
+def cifar10_jpeg(folder: str | Path | None = None) -> NDArray[np.uint8]:
+    """Every second test image of CIFAR-10 after a JPEG compression: a stand-in for CIFAR-10.1, labelled as such.
+
+    They are those of odd index, so that `cifar10()[::2]` shares no picture with them.
+    """
+    return _images(sources.needed(sources.CIFAR10_JPEG, folder))
+
+
+def cifar101(folder: str | Path | None = None) -> NDArray[np.uint8]:
+    """CIFAR-10.1, version 4: 2,021 images (the paper's 2,031 is a slip), (2021, 32, 32, 3) in 0..255."""
+    (file,) = sources.CIFAR101.files
+    return formats.read_npy_images(sources.obtain(sources.CIFAR101, file, folder))
+
+
+def _images(path: Path) -> NDArray[np.uint8]:
+    (images,) = formats.read_arrays(path, ("images",))
     return images.astype(np.uint8)
+
+
+def images_for_paper(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Images (N, height, width[, 3]) at size x size by bilinear interpolation: the paper's 32 for MNIST, 64 for CIFAR.
+
+    The authors resize with Pillow; this gives the same bytes. They then map 0..255 to [-1, 1], which is left to
+    whoever takes the images: a test scales what it is given.
+    """
+    pixels = torch.from_numpy(np.ascontiguousarray(images))
+    pixels = pixels[:, None] if images.ndim == 3 else pixels.permute(0, 3, 1, 2)  # (N, C, H, W)
+    resized = torch.nn.functional.interpolate(pixels, size=(size, size), mode="bilinear", antialias=True)
+    resized = resized[:, 0] if images.ndim == 3 else resized.permute(0, 2, 3, 1)
+    return resized.contiguous().numpy()
+
+
+# Training and test sets from a pool of rows
+
+
+class Pools:
+    """A training set, and test sets dealt from the rows that it left over: `disjoint` makes it.
+
+    Attributes
+    ----------
+    train
+        The two samples to train on.
+    """
+
+    def __init__(self, decks: tuple[_Deck, ...], train: tuple[int, int]) -> None:
+        self._decks = decks
+        self.train = self.test(*train)
+        for deck in decks:
+            deck.discard()
+
+    def test(self, n: int, m: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The next test set, of n and m rows (or n and n), none of which was trained on.
+
+        No two test sets share a row until the pool is used up; then it is shuffled and dealt anew.
+        """
+        sizes = (n, n if m is None else m)
+        if len(self._decks) == 1:
+            x, y = self._decks[0].deal(*sizes)
+        else:
+            x, y = (deck.deal(size)[0] for deck, size in zip(self._decks, sizes, strict=True))
+        return x, y
+
+    def repeats(self, n: int, m: int | None = None) -> int:
+        """How many test sets of n and m rows there are before rows come again; a table of more has to say so."""
+        sizes = (n, n if m is None else m)
+        if len(self._decks) == 1:
+            return len(self._decks[0]) // sum(sizes)
+        return min(len(deck) // size for deck, size in zip(self._decks, sizes, strict=True))
+
+
+class _Deck:
+    """Rows in random order, dealt like cards: none twice before all were dealt."""
+
+    def __init__(self, rows: NDArray[Any], generator: np.random.Generator) -> None:
+        self.rows, self.generator = rows, generator
+        self.order, self.dealt = generator.permutation(len(rows)), 0
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def deal(self, *sizes: int) -> list[NDArray[Any]]:
+        """The next rows, as many as `sizes` say, none of them twice."""
+        if sum(sizes) > len(self.order):
+            raise InputError(
+                f"{sum(sizes)} rows are wanted of a pool that has {len(self.order)}; take smaller samples."
+            )
+        if self.dealt + sum(sizes) > len(self.order):
+            self.generator.shuffle(self.order)
+            self.dealt = 0
+        hands = []
+        for size in sizes:
+            hands.append(self.rows[self.order[self.dealt : self.dealt + size]])
+            self.dealt += size
+        return hands
+
+    def discard(self) -> None:
+        """Never deal again what was dealt so far."""
+        self.order, self.dealt = self.order[self.dealt :], 0
+
+
+def disjoint(
+    x: NDArray[Any], y: NDArray[Any] | None, train: int | tuple[int, int], rng: RNGLike | None = None
+) -> Pools:
+    """Draw a training set of `train` rows (of each, or of x and y), and keep the other rows for test sets.
+
+    Parameters
+    ----------
+    x, y
+        The rows on hand of P and of Q. None for y is the null hypothesis: both samples come from x, and share no row.
+    train
+        Rows to train on.
+    rng
+        Decides every draw, in the order in which they are made.
+
+    Examples
+    --------
+    >>> pools = disjoint(np.arange(100), np.arange(60), train=20, rng=0)
+    >>> [len(sample) for sample in pools.train], [len(sample) for sample in pools.test(20)]
+    ([20, 20], [20, 20])
+    >>> pools.repeats(20)  # of 80 and 40 rows that are left
+    2
+    """
+    generator = np.random.default_rng(rng)
+    decks = tuple(_Deck(rows, generator) for rows in (x, y) if rows is not None)
+    return Pools(decks, (train, train) if isinstance(train, int) else train)
