@@ -9,6 +9,7 @@ tie (discrete data), only the upper one is a law. Limiting laws are not exact at
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 
@@ -62,7 +63,9 @@ def draw(data, sizes, rng):
 
 
 def quick(test_of, **options):
-    return test_of(permutations=99, steps=4, **options)
+    """Few steps, in the second stage of a training too."""
+    test = test_of(permutations=99, steps=4, **options)
+    return dataclasses.replace(test, learning=dataclasses.replace(test.learning, steps=4))
 
 
 def fixed(calibration=None, estimator="unbiased", **options):

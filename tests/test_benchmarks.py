@@ -11,6 +11,7 @@ import peers
 import pytest
 import scale
 import summary
+import time_to_power
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "performance.md").read_text()
@@ -19,6 +20,7 @@ STORES = [scale.STORE, peers.STORE, summary.STORE]
 
 def test_page_has_the_tables_that_the_scripts_print():
     assert scale.table(_measure.read(scale.STORE)) in PAGE
+    assert time_to_power.table(time_to_power.stored()) in PAGE
     assert peers.table(_measure.read(peers.STORE)) in PAGE
     for picture in ("time", "memory"):
         assert f"images/performance-{picture}.png" in PAGE

@@ -287,7 +287,7 @@ def test_repr_of_a_test_is_code():
         (
             lambda X, Y: twosample.two_sample_test(X, Y, "mmd"),
             InputError,
-            "method 'mmd' does not exist; use one of mmd-d",
+            "method 'mmd' does not exist; use one of auto, mmd-d",
         ),
         (lambda X, Y: twosample.two_sample_test(X, Y, twosample.mmd_d), InputError, r"call it: method=mmd_d\(\)"),
         (lambda X, Y: twosample.two_sample_test(X, Y, 3), InputError, "method is a int"),

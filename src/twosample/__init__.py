@@ -76,6 +76,7 @@ from .power import (
 from .products import block_sums, row_sums
 from .result import Effect, TrainingLog, TwoSampleResult
 from .samples import Samples, as_samples
+from .saving import load
 from .statistics import MMD, HotellingT2
 from .streams import Stream
 from .two_sample import FittedTest, TwoSampleTest
@@ -146,6 +147,7 @@ __all__ = [
     "choose_split",
     "corollary_split",
     "explain",
+    "load",
     "locations",
     "me",
     "median_bandwidth",

@@ -165,7 +165,7 @@ class Explanation:
         """Names of the columns whose adjusted p-value is at most `alpha`, the smallest first."""
         if not 0 < alpha < 1:
             raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
-        return [column.name for column in self._ordered() if column.adjusted <= alpha]
+        return [column.name for column in self.ranked() if column.adjusted <= alpha]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, ready for JSON; without pixels, all contributions, and the result."""
@@ -187,7 +187,7 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self._headline()]
         if self.columns:
-            lines = _aligned([_COLUMN_HEADER, *map(_column_cells, self._ordered()[:_COLUMNS_SHOWN])])
+            lines = _aligned([_COLUMN_HEADER, *map(_column_cells, self.ranked()[:_COLUMNS_SHOWN])])
             more = len(self.columns) - _COLUMNS_SHOWN
             parts.append(
                 "\n".join([f"{self._columns_title()}:", *lines, *([f"  ... {more} more"] if more > 0 else [])])
@@ -201,7 +201,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         parts = [f"<p><strong>{html.escape(self._headline())}</strong></p>"]
         if self.columns:
-            cells = [_column_cells(column) for column in self._ordered()]
+            cells = [_column_cells(column) for column in self.ranked()]
             parts.append(f"<p>{html.escape(self._columns_title())}</p>{_html_table([_COLUMN_HEADER, *cells])}")
         if self.rows_x or self.rows_y:
             cells = [["sample", "row", "share", "values"], *self._row_cells()]
@@ -220,12 +220,12 @@ class Explanation:
             f"{adjusted[self.correction]})"
         )
 
-    def _ordered(self) -> list[ColumnDifference]:
+    def ranked(self) -> list[ColumnDifference]:
         """The columns, those that differ most first."""
         return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
 
     def _row_cells(self) -> list[list[str]]:
-        first = [column.name for column in self._ordered()[:_VALUES_SHOWN]]
+        first = [column.name for column in self.ranked()[:_VALUES_SHOWN]]
         return [
             [
                 sample,
@@ -299,7 +299,7 @@ def explain(
     for name, value, least in (("rows", rows, 0), ("shuffles", shuffles, 0), ("max_points", max_points, 2)):
         if not isinstance(value, Integral) or value < least:
             raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
-    fitted, samples = _parts(result)
+    fitted, samples = held_out(result)
     streams = Streams(rng)
     contributions = _contributions(result, fitted, samples, streams.torch("contributions"))
     columns: tuple[ColumnDifference, ...] = ()
@@ -379,7 +379,7 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     >>> witness(result, [[0.0], [4.0]]) > 0
     array([ True, False])
     """
-    fitted, samples = _parts(result)
+    fitted, samples = held_out(result)
     reference, (n, m) = samples.pooled(), samples.sizes
     encoded = samples.schema.encode(points, "points")
     new = fitted.scaling.apply(Samples(encoded, encoded[:0], samples.schema), device=reference.device).x
@@ -482,7 +482,7 @@ def _column_tests(
 ) -> list[tuple[float, float]]:
     """For each column of the table its statistic and its p-value over the shuffles."""
     statistic, found = MMD("unbiased"), []
-    for column, place in _places(samples.schema):
+    for column, place in places(samples.schema):
         alone = Samples(samples.x[:, place], samples.y[:, place], samples.schema)
         pooled = alone.pooled()
         if bool((pooled == pooled[:1]).all()):
@@ -516,7 +516,7 @@ def _importances(
     few = Samples(samples.x[chosen[0]], samples.y[chosen[1]], samples.schema)
     pooled, (n, m) = few.pooled(), few.sizes
     joint, drops = _statistic(fitted, few, generator), []
-    for _, place in _places(samples.schema):
+    for _, place in places(samples.schema):
         without = 0.0
         for _ in range(shuffles):
             order = torch.randperm(n + m, generator=generator).to(pooled.device)
@@ -553,7 +553,7 @@ def _widths(fitted: FittedTest) -> dict[str, float] | None:
     return {name: float(width) * scale for name, width, scale in zip(features, widths, scales, strict=True)}
 
 
-def _places(schema: Schema) -> list[tuple[Column, slice]]:
+def places(schema: Schema) -> list[tuple[Column, slice]]:
     """Each column, and where its encoded columns stand."""
     ends = np.cumsum([len(column.features) for column in schema.columns]).tolist()
     return [(column, slice(end - len(column.features), end)) for column, end in zip(schema.columns, ends, strict=True)]
@@ -674,7 +674,7 @@ def _telling(
                 contribution=contribution,
                 share=contribution / result.statistic if result.statistic > 0 else None,
                 values=row_values(samples.schema, scaling, point) if table else {},
-                pixels=None if table else _pixels(samples.schema, scaling, point),
+                pixels=None if table else row_pixels(samples.schema, scaling, point),
             )
         )
     return tuple(found)
@@ -683,7 +683,7 @@ def _telling(
 def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
     """A scaled row of a table as the user wrote it."""
     values: dict[str, Value] = {}
-    for column, place in _places(schema):
+    for column, place in places(schema):
         encoded = point[place]
         if column.kind == "category":
             level = int(encoded.argmax())
@@ -701,7 +701,7 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
     return values
 
 
-def _pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
+def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
     """A scaled image as (H, W) or (H, W, C)."""
     image = (point * scaling.scale + scaling.shift).permute(1, 2, 0).numpy()
     image = image[:, :, 0] if image.shape[2] == 1 else image
@@ -711,7 +711,7 @@ def _pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
 # Common to all.
 
 
-def _parts(result: object) -> tuple[FittedTest, Samples]:
+def held_out(result: object) -> tuple[FittedTest, Samples]:
     """The fitted test and the held-out points of a result."""
     if isinstance(result, FittedTest):
         raise InputError("a FittedTest has no samples to explain; pass what its test(X, Y) gives.")

@@ -9,6 +9,8 @@ calibration      what that number looks like when P = Q, hence the p-value
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,6 +173,16 @@ class FittedTest:
                 found = survey(*pair, all_rows, schema=self.schema)
                 return self._test_streamed(pair, found, Streams(rng), progress, workers)
         return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress, workers)
+
+    def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
+        """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
+
+        A file of that name is replaced at once and as a whole, so that no failure and no kill leaves half of one. A
+        test that holds a model of scikit-learn cannot be saved. `notes` are kept with it, such as {"seed": 0}.
+        """
+        from .saving import save
+
+        save(self, path, notes=notes)
 
     def _test(
         self, samples: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None

@@ -37,8 +37,6 @@ from .store import Key, Record
 Pair: TypeAlias = tuple[Any, Any]
 """Two samples."""
 
-Draw: TypeAlias = Callable[[np.random.Generator], Pair]
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -100,31 +98,26 @@ def run(trial: Trial) -> Record:
 # What is drawn
 
 
-def _draws(setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
+def _draws(setting: Setting, rng: np.random.Generator) -> tuple[Pair, Callable[[np.random.Generator], Pair]]:
     """A training set, and what draws test sets that share no row of real data with it."""
-    different = not setting.null
     if setting.data in _DRAWN:
         draw = _DRAWN[setting.data]
         return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh)
     if setting.data not in _POOLS:
         raise InputError(f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}.")
     pools = _POOLS[setting.data]()
-    if different:
-        return _from_two(pools, setting, rng)
-    return _from_one(pools["PQ".index(setting.null)], setting, rng)
+    x, y = (pools["PQ".index(setting.null)], None) if setting.null else pools
+    dealt = datasets.disjoint(x, y, setting.n, rng)
+    return dealt.train, lambda fresh: dealt.test(setting.tested)
 
 
 def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
-    return datasets.blob(n, different=not setting.null, rng=rng, **_authors(setting))
+    return datasets.blob(n, different=not setting.null, authors=setting.authors, rng=rng)
 
 
 def _hdgm(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
     dimension = 10 if setting.dimension is None else setting.dimension
-    return datasets.hdgm(n, dimension=dimension, different=not setting.null, rng=rng, **_authors(setting))
-
-
-def _authors(setting: Setting) -> dict[str, Any]:
-    return {"authors": True} if setting.authors else {}
+    return datasets.hdgm(n, dimension=dimension, different=not setting.null, authors=setting.authors, rng=rng)
 
 
 @cache
@@ -139,41 +132,6 @@ def _mnist() -> Pair:
 
 _DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {"blob": _blob, "hdgm": _hdgm}
 _POOLS: dict[str, Callable[[], Pair]] = {"higgs": _higgs, "mnist": _mnist}
-
-
-def _from_two(pools: Pair, setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
-    """X from the one pool, Y from the other."""
-    n, orders = setting.n, [rng.permutation(len(pool)) for pool in pools]
-    for pool in pools:
-        _check_pool(pool, n + setting.tested, setting)
-
-    def test(fresh: np.random.Generator) -> Pair:
-        x, y = (pool[fresh.choice(order[n:], setting.tested, replace=False)] for pool, order in both)
-        return x, y
-
-    both = list(zip(pools, orders, strict=True))
-    x, y = (pool[order[:n]] for pool, order in both)
-    return (x, y), test
-
-
-def _from_one(pool: Any, setting: Setting, rng: np.random.Generator) -> tuple[Pair, Draw]:
-    """X and Y from one pool, without a row in common."""
-    n, order = setting.n, rng.permutation(len(pool))
-    _check_pool(pool, 2 * (n + setting.tested), setting)
-
-    def test(fresh: np.random.Generator) -> Pair:
-        rows = fresh.choice(order[2 * n :], 2 * setting.tested, replace=False)
-        return pool[rows[: setting.tested]], pool[rows[setting.tested :]]
-
-    return (pool[order[:n]], pool[order[n : 2 * n]]), test
-
-
-def _check_pool(pool: Any, needed: int, setting: Setting) -> None:
-    if len(pool) < needed:
-        raise InputError(
-            f"{setting.data} has {len(pool)} rows here, but {setting.name} takes {needed} to train and test on "
-            "different ones; choose a smaller setting with --settings, or get the whole data set."
-        )
 
 
 # What is noted
