@@ -1,4 +1,4 @@
-"""The command line: `twosample test A B`, `twosample plan A B` and `twosample methods`.
+"""The command line: `twosample test A B`, `fit` and `apply` to do the same in two steps, `plan` and `methods`.
 
 Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without one, 130 when
 interrupted. Results go to standard output; warnings, errors and progress to standard error. What takes long to import
@@ -7,12 +7,14 @@ is imported by the command that needs it.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import math
 import secrets
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +45,16 @@ else:  # what several commands take
         int | None, typer.Option(metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown.")
     ]
     Device = Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")]
+    Scheduler = Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT."),
+    ]
+    InParts = Annotated[
+        bool,
+        typer.Option("--stream", help="Read NPY and Parquet files in parts; by default those that fill the memory."),
+    ]
+    Explain = Annotated[bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")]
+    FailOnReject = Annotated[bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")]
     AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
     Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
 
@@ -64,6 +76,8 @@ def build() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback()(options)
     app.command("test")(run)
+    app.command("fit")(fit)
+    app.command("apply")(apply)
     app.command("plan")(plan)
     app.command("methods")(methods)
     from .bench import bench_cli  # here, since it takes typer
@@ -102,22 +116,12 @@ def run(
     train_fraction: TrainFraction = None,
     seed: Seed = None,
     device: Device = "auto",
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT."),
-    ] = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")
-    ] = False,
-    stream: Annotated[
-        bool,
-        typer.Option("--stream", help="Read NPY and Parquet files in parts; by default those that fill the memory."),
-    ] = False,
-    fail_on_reject: Annotated[
-        bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
-    ] = False,
+    explain: Explain = False,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
 ) -> None:
     """Test whether two samples differ.
 
@@ -134,31 +138,107 @@ def run(
       twosample test yesterday.parquet today.parquet --explain
     """
     with _sentences(a, b):
-        if stream and explain:
-            raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
-        in_parts = False if explain else stream or None
+        in_parts = _in_parts(stream, explain)
         result, facts = _tested(
             a, b, method, alpha, permutations, train_fraction, seed, device, quiet, scheduler, in_parts
         )
-        reject = result.reject(alpha)
-        if (problem := _too_few(result, alpha)) is not None:
-            warnings.warn(problem, UserWarning, stacklevel=1)
-        explanation = None
-        if explain:
-            from .explain import explain as explained
+        _show(result, facts, as_json, quiet, explain)
+    if fail_on_reject and result.reject(alpha):
+        raise typer.Exit(1)
 
-            explanation = explained(result, rng=facts["seed"], progress=sys.stderr.isatty() and not quiet)
+
+def fit(
+    a: A,
+    b: B,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep it, such as kernel.safetensors.")
+    ],
+    method: Method = "mmd-d",
+    permutations: Permutations = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    stream: InParts = False,
+) -> None:
+    """Learn a test from two samples and keep it in a file.
+
+    Learns from all rows what tells the samples apart. 'twosample apply' then tests other rows with it, as often as
+    you like, without learning again. Rows that were learned from must not be tested: they would seem to differ more
+    than others do.
+
+    The file is in the safetensors format, which runs no code when it is read.
+
+    \b
+    Examples:
+      twosample fit last_year.csv this_year.csv -o kernel.safetensors
+      twosample fit real.npy generated.npy -o kernel.safetensors --method mmd-o --seed 0
+    """
+    with _sentences(a, b, interrupted=f"{output} was not written."):
+        seed = _seed(seed)
+        from .api import resolve
+        from .methods import choose
+        from .saving import writable
+        from .streams import known_rows, open_file
+
+        writable(output)  # or all that is learned would be for nothing
+        X, Y = (open_file(file, stream=stream or None) for file in (a, b))
+        name = choose(known_rows(X), known_rows(Y))[0] if method == "auto" else method
+        test = resolve(name, permutations=permutations)
+        fitted = test.fit(X, Y, rng=seed, device=device, progress=_progress(quiet))
+        facts = {"files": [a, b], "rows": [len(X), len(Y)], "method": name, "seed": seed}
+        fitted.save(output, notes=facts)
+        log = fitted.training
         if as_json:
-            record = facts | {"reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
-            more = {} if explanation is None else {"explanation": explanation.to_dict()}
-            typer.echo(json.dumps(_finite(record | result.to_dict() | record | more), allow_nan=False))
-        else:
-            typer.echo(_verdict(result, alpha))
-            if not quiet:
-                typer.echo(_details(result, facts))
-            if explanation is not None:
-                typer.echo(f"\n{explanation}")
-    if reject and fail_on_reject:
+            training = None if log is None else dataclasses.asdict(log) | {"steps": log.steps}
+            record = facts | {"output": output, "train_sizes": fitted.train_sizes, "training": training}
+            typer.echo(json.dumps(_finite(record), allow_nan=False))
+            return
+        rows = [len(X), len(Y)] if fitted.train_sizes is None else list(fitted.train_sizes)
+        typer.echo(f"{output} holds {name}, fitted on {_both(rows)} rows.")
+        if not quiet:
+            trained = {} if log is None else {"training": f"{log.stopped}, in {log.seconds:.1f} seconds"}
+            typer.echo(_lines(_sources(facts) | trained | {"seed": seed}))
+
+
+def apply(
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")],
+    a: A,
+    b: B,
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    explain: Explain = False,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
+) -> None:
+    """Test whether two samples differ, with a test from a file.
+
+    The test is one that 'twosample fit' has learned from other rows: all rows of A and B are tested, and none is
+    learned from. The columns must be those that it was fitted on.
+
+    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
+
+    \b
+    Examples:
+      twosample apply kernel.safetensors monday.csv tuesday.csv
+      twosample apply kernel.safetensors monday.csv tuesday.csv --quiet --fail-on-reject
+    """
+    with _sentences(a, b):
+        in_parts = _in_parts(stream, explain)
+        from .api import resolve
+        from .saving import read
+
+        fitted, provenance = read(kernel, device=device)
+        spec = resolve(fitted.spec, permutations=permutations)
+        test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=_progress(quiet))
+        result, facts = _on_files(a, b, test, alpha, seed, scheduler, in_parts)
+        _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain)
+    if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)
 
 
@@ -259,29 +339,80 @@ def _tested(
     stream: bool | None = False,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and what it was asked."""
+    from .api import two_sample_test
+
+    test = functools.partial(
+        two_sample_test,
+        method=method,
+        permutations=permutations,
+        train_fraction=train_fraction,
+        device=device,
+        progress=_progress(quiet),
+    )
+    return _on_files(a, b, test, alpha, seed, scheduler, stream)
+
+
+def _on_files(
+    a: str,
+    b: str,
+    test: Callable[..., TwoSampleResult],
+    alpha: float,
+    seed: int | None,
+    scheduler: str | None,
+    stream: bool | None,
+) -> tuple[TwoSampleResult, dict[str, Any]]:
+    """What `test` gives for two files, and what it was asked."""
     if not 0 < alpha < 1:
         raise InputError(f"--alpha is {alpha:g}; it must lie between 0 and 1, such as 0.05.")
-    if seed is not None and seed < 0:
-        raise InputError(f"--seed is {seed}; it must not be negative.")
-    seed = secrets.randbelow(2**32) if seed is None else seed
-    from .api import two_sample_test
+    seed = _seed(seed)
     from .cluster import connected
     from .streams import open_file
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
         X, Y = open_file(a, stream=stream), open_file(b, stream=stream)
-        result = two_sample_test(
-            X,
-            Y,
-            method,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            rng=seed,
-            device=device,
-            progress=sys.stderr.isatty() and not quiet,
-            client=client,
-        )
+        result = test(X, Y, rng=seed, client=client)
     return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": result.method, "alpha": alpha, "seed": seed}
+
+
+def _seed(seed: int | None) -> int:
+    """The seed that was asked for, or a new one."""
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed is {seed}; it must not be negative.")
+    return secrets.randbelow(2**32) if seed is None else seed
+
+
+def _progress(quiet: bool) -> bool:
+    return sys.stderr.isatty() and not quiet
+
+
+def _in_parts(stream: bool, explain: bool) -> bool | None:
+    """Whether files are read in parts; None leaves it to their size."""
+    if stream and explain:
+        raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
+    return False if explain else stream or None
+
+
+def _show(result: TwoSampleResult, facts: Mapping[str, Any], as_json: bool, quiet: bool, explain: bool) -> None:
+    """Write the verdict, and what else was asked for."""
+    alpha = facts["alpha"]
+    reject = result.reject(alpha)
+    if (problem := _too_few(result, alpha)) is not None:
+        warnings.warn(problem, UserWarning, stacklevel=1)
+    explanation = None
+    if explain:
+        from .explain import explain as explained
+
+        explanation = explained(result, rng=facts["seed"], progress=_progress(quiet))
+    if as_json:
+        record = {**facts, "reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
+        more = {} if explanation is None else {"explanation": explanation.to_dict()}
+        typer.echo(json.dumps(_finite(record | result.to_dict() | record | more), allow_nan=False))
+        return
+    typer.echo(_verdict(result, alpha))
+    if not quiet:
+        typer.echo(_details(result, facts))
+    if explanation is not None:
+        typer.echo(f"\n{explanation}")
 
 
 def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
@@ -330,17 +461,26 @@ def _verdict(result: TwoSampleResult, alpha: float) -> str:
 
 
 def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
-    (a, b), (n, m) = facts["files"], facts["rows"]
     learned = "" if result.train_sizes is None else "learned on {} + {} rows, ".format(*result.train_sizes)
-    lines = {
-        "X": f"{a}, {n} rows",
-        "Y": f"{b}, {m} rows",
+    lines = _sources(facts) | {
         "method": f"{facts['method']}, {learned}tested on {result.sizes[0]} + {result.sizes[1]}",
         **({} if result.chosen is None else {"chosen": result.chosen}),
         "statistic": f"{result.statistic:.4g}, against {result.calibration}",
         "seed": facts["seed"],
     }
-    return "\n".join(f"  {name:<10} {value}" for name, value in lines.items())
+    return _lines(lines)
+
+
+def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the samples come from, and the test if it comes from a file."""
+    files = {name: f"{file}, {rows} rows" for name, file, rows in zip("XY", facts["files"], facts["rows"], strict=True)}
+    if "kernel" not in facts:
+        return files
+    return {"kernel": f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"} | files
+
+
+def _lines(facts: Mapping[str, Any]) -> str:
+    return "\n".join(f"  {name:<10} {value}" for name, value in facts.items())
 
 
 def _too_few(result: TwoSampleResult, alpha: float) -> str | None:
