@@ -32,7 +32,8 @@ def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSamp
     check(recipe)
     if recipe == "default":
         return _default(method)
-    return authors.build(method, setting, X, Y, stated=recipe == "stated", permutations=PERMUTATIONS)
+    numbers = authors.numbers(setting, stated=recipe == "stated")
+    return authors.build(method, setting, numbers, X, Y, permutations=PERMUTATIONS)
 
 
 def _default(method: str) -> TwoSampleTest:
