@@ -3,6 +3,7 @@ import hashlib
 import io
 import os
 import tarfile
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -258,6 +259,23 @@ def test_higgs_is_streamed_once_into_the_cache(offline, folder, monkeypatch):
     # What is in the cache is of the compact kind itself.
     os.replace(compact, folder / "higgs.npz")
     assert sum(map(len, datasets.higgs(folder))) == 3000
+
+
+def test_the_text_of_higgs_is_never_held(offline, folder, monkeypatch):
+    monkeypatch.setattr(formats, "_ROWS", 2000)
+    lines = io.StringIO()
+    np.savetxt(lines, made_up_higgs(1000), delimiter=",", fmt="%.18e")
+    with gzip.open(folder / "HIGGS.csv.gz", "wt", compresslevel=1) as stream:
+        for _ in range(40):
+            stream.write(lines.getvalue())
+    tracemalloc.start()
+    try:
+        formats.compact_higgs(folder / "HIGGS.csv.gz", folder / "higgs.npz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(lines.getvalue()) * 40 / 3
+    assert sum(map(len, datasets.higgs(folder))) == 40_000
 
 
 @pytest.mark.parametrize(

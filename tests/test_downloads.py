@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -15,10 +16,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import twosample
 from twosample import InputError
-from twosample.bench import downloads
+from twosample.bench import data_cli, datasets, downloads, formats, sources
 
+# What a process of its own begins with: the package without its root, which would import torch and take seconds.
+LIGHT = (
+    "import sys, types\n"
+    "root = sys.modules['twosample'] = types.ModuleType('twosample')\n"
+    f"root.__path__ = {list(twosample.__path__)!r}\n"
+)
 CONTENT = np.random.default_rng(0).bytes(1_000_000)
 
 
@@ -136,7 +145,7 @@ def test_a_connection_that_brings_nothing_is_given_up(server, cache):
 def test_a_process_that_ends_midway_leaves_a_part_to_continue(server, cache, ending):
     server.pause = 0.05  # five seconds for the whole file
     file = remote(server.url)
-    program = f"from twosample.bench import downloads; downloads.fetch(downloads.{file!r})"
+    program = f"{LIGHT}from twosample.bench import downloads; downloads.fetch(downloads.{file!r})"
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL, env=os.environ.copy())
     part = cache / "data.bin.part"
     deadline = time.monotonic() + 60
@@ -153,7 +162,7 @@ def test_a_process_that_ends_midway_leaves_a_part_to_continue(server, cache, end
 
 def test_two_processes_fetch_a_file_once(server, cache):
     server.pause = 0.002
-    program = f"from twosample.bench import downloads; downloads.fetch(downloads.{remote(server.url)!r})"
+    program = f"{LIGHT}from twosample.bench import downloads; downloads.fetch(downloads.{remote(server.url)!r})"
     both = [subprocess.Popen([sys.executable, "-c", program], env=os.environ.copy()) for _ in range(2)]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
     assert server.starts == [0] and (cache / "data.bin").read_bytes() == CONTENT
@@ -207,9 +216,74 @@ def test_there_is_a_bar_on_a_terminal_and_silence_elsewhere(server, cache, capsy
     os.close(master)
 
 
+# The data sets through these downloads, as the command line has them
+
+
+@pytest.fixture
+def published(server, cache, monkeypatch):
+    """MNIST in small, published by the server; no data folder."""
+    monkeypatch.delenv("TWOSAMPLE_DATA", raising=False)
+    images = np.random.default_rng(0).integers(0, 256, (30, 28, 28), dtype=np.uint8)
+    server.content = gzip.compress(np.array([0x0803, *images.shape], dtype=">u4").tobytes() + images.tobytes())
+    files = tuple(replace(remote(server.url, content=server.content), name=file.name) for file in sources.MNIST.files)
+    source = replace(sources.MNIST, files=files)
+    monkeypatch.setattr(sources, "MNIST", source)
+    monkeypatch.setitem(sources.SOURCES, "mnist", source)
+    return np.concatenate([images, images])
+
+
+def call(*words: str, code: int = 0):
+    done = CliRunner().invoke(data_cli.build(), list(words))
+    assert done.exit_code == code, (done.output, done.stderr, done.exception)
+    return done
+
+
+def test_a_data_set_is_downloaded_when_it_is_first_asked_for(published, server, cache, tmp_path):
+    assert np.array_equal(datasets.mnist(), published)
+    assert np.array_equal(datasets.mnist(tmp_path), published)  # a folder that does not hold it
+    assert server.starts == [0, 0]  # one for each file
+
+
+def test_list_says_where_everything_is(published, server, cache, tmp_path, monkeypatch):
+    before = call("list").stdout
+    assert "mnist: 70,000 handwritten digits" in before and before.count("  source  ") == len(sources.SOURCES)
+    assert "  here    no; 'twosample bench data get mnist' downloads 0.0 MB" in before
+    assert "  here    no; 'twosample bench data get higgs' downloads 2.8 GB" in before
+    assert "  here    no; make it: 'twosample bench data dcgan train FOLDER'" in before
+    assert "licence: CC BY 4.0" in before and server.starts == []
+    said = call("get", "mnist").stdout
+    assert said.startswith("mnist: 60 rows of 28 x 28, from") and str(cache / "t10k-images-idx3-ubyte.gz") in said
+    assert str(cache / "train-images-idx3-ubyte.gz") in call("list").stdout
+    (tmp_path / "mnist").mkdir()
+    np.savez(tmp_path / "mnist" / "mnist.npz", images=published)
+    assert str(tmp_path / "mnist" / "mnist.npz") in call("list", "--folder", str(tmp_path)).stdout
+    monkeypatch.setenv("TWOSAMPLE_DATA", str(tmp_path))
+    assert str(tmp_path / "mnist" / "mnist.npz") in call("list").stdout
+
+
+def test_get_says_what_is_wrong(published, server, cache, tmp_path):
+    server.status = 503
+    said = call("get", "mnist", code=2).stderr
+    assert said.startswith("error: train-images-idx3-ubyte.gz cannot be downloaded from http://127.0.0.1")
+    assert "(it answered 503 Service Unavailable)" in said and "TWOSAMPLE_DATA" in said and "Traceback" not in said
+    assert "there is no data set 'cifar'; there are blob, hdgm, higgs, mnist" in call("get", "cifar", code=2).stderr
+    assert "blob is drawn" in call("get", "blob", code=2).stderr
+    assert "nobody serves it for download: make it" in call("get", "fake_mnist", code=2).stderr
+    assert "does not exist" in call("list", "--folder", str(tmp_path / "nowhere"), code=2).stderr
+
+
+def test_higgs_in_the_cache_is_known_by_its_compact_form(published, cache):
+    cache.mkdir()
+    rows = np.arange(5 * 28, dtype=np.float32).reshape(5, 28)
+    label, columns = np.array([0, 1, 0, 1, 1], dtype=np.uint8), np.array(formats.HIGGS_COLUMNS)
+    formats.write_arrays(cache / "higgs.npz", features=rows, label=label, columns=columns)
+    assert str(cache / "higgs.npz") in call("list").stdout
+    assert call("get", "higgs").stdout.startswith("higgs: 2 + 3 rows of 4, from")
+
+
 def test_without_pooch_it_says_what_to_install():
     program = (
-        "import sys; sys.modules['pooch'] = None\n"
+        f"{LIGHT}sys.modules['pooch'] = None\n"
         "from twosample.bench import downloads\n"
         "from twosample.errors import MissingDependency\n"
         "try: downloads.fetch(downloads.RemoteFile('a', (), '', 0))\n"

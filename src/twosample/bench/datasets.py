@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .._random import RNGLike
 from ..errors import InputError
 from . import formats, sources
-from .downloads import alone, cache_folder
+from .downloads import alone
 from .sources import data_folder as data_folder
 
 Array = NDArray[np.float64]
@@ -122,10 +122,12 @@ def _compacted_higgs(folder: str | Path | None) -> Path:
     (published,) = sources.HIGGS.files
     own = sources.on_hand(f"higgs/{published.name}", folder)
     if own is None:
-        target = cache_folder() / "higgs.npz"
+        target = sources.compacted(sources.HIGGS)
     else:  # a file of the user's own may be any part of HIGGS
         about = f"{own.resolve()} {own.stat().st_size} {own.stat().st_mtime_ns}"
-        target = cache_folder() / f"higgs-{hashlib.sha256(about.encode()).hexdigest()[:12]}.npz"
+        target = sources.compacted(sources.HIGGS).with_name(
+            f"higgs-{hashlib.sha256(about.encode()).hexdigest()[:12]}.npz"
+        )
     if not target.is_file():
         csv = own or sources.obtain(sources.HIGGS, published)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,7 @@ def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
     """Write an NPZ file that is there complete or not at all."""
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as output:
-        np.savez(output, allow_pickle=False, **arrays)
+        np.savez(output, **arrays)  # type: ignore[arg-type]  # of `allow_pickle`, which older versions do not have
         output.flush()
         os.fsync(output.fileno())
     part.replace(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from .downloads import RemoteFile, cached, fetch
+from .downloads import RemoteFile, cache_folder, cached, fetch
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,22 @@ def needed(source: Source, folder: str | Path | None = None) -> Path:
             f"{_put(source)}"
         )
     return found
+
+
+def compacted(source: Source) -> Path:
+    """Where the cache has the compact form of a data set that is not used as it is published, once it was made."""
+    return cache_folder() / Path(str(source.compact)).name
+
+
+def found(source: Source, folder: str | Path | None = None) -> list[Path]:
+    """The files that a data set would be read from: none where it would have to be downloaded."""
+    own = [on_hand(f"{source.name}/{file.name}", folder) for file in source.files]
+    made = [path for path in [compacted(source)] if path.is_file()]
+    kept = [path or cached(file) for path, file in zip(own, source.files, strict=True)]
+    for paths in ([on_hand(source.compact, folder)], own, made, kept):
+        if paths and None not in paths:
+            return [path for path in paths if path is not None]
+    return []
 
 
 def _put(source: Source) -> str:
