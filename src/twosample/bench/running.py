@@ -8,17 +8,17 @@ the trials under way and no other, a worker that dies costs its trial another tr
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..cluster import connected
-from ..errors import ClusterError, MissingDependency
+from ..errors import ClusterError, InputError, MissingDependency
 from . import trials
 from .experiments import Cell
 from .store import Record, Store
@@ -28,6 +28,7 @@ _LOOK = 0.1  # seconds between two looks at what is done
 _PATIENCE = 60.0  # seconds without a worker before giving up
 _HOPELESS = 10  # trials that failed one after the other, before the rest is not tried
 _NICENESS = 10  # of the processes on this machine: whoever works at it comes first
+_KEPT = "what was finished is kept. Run the same command again to go on."
 
 
 def wanted(cells: Iterable[Cell], recipe: str, count: int, tests: int) -> list[Trial]:
@@ -67,9 +68,10 @@ def run(
 
     `done` is told of each trial that has ended. Workers on this machine (`local`) make way for whatever else it does.
     """
+    store.check()
     failures: list[Failure] = []
     in_a_row = 0
-    for trial, outcome in _outcomes(todo, client, partial(_on_worker, niceness=_NICENESS if local else None)):
+    for trial, outcome in _outcomes(todo, _Crew(client, niceness=_NICENESS if local else None)):
         if isinstance(outcome, Record):
             store.append(outcome)
             in_a_row = 0
@@ -82,63 +84,82 @@ def run(
     return failures
 
 
-def _outcomes(
-    todo: Sequence[Trial], client: Any, work: Callable[[Trial], Record]
-) -> Iterator[tuple[Trial, Record | Failure]]:
-    """Each trial with what became of it, as they end; no more than workers can soon do are under way."""
+def _outcomes(todo: Sequence[Trial], crew: _Crew) -> Iterator[tuple[Trial, Record | Failure]]:
+    """Each trial with what became of it, as they end; no more than the workers can soon do are under way."""
     waiting, under_way = deque(todo), dict[Any, Trial]()
-    alone_since = None
     try:
         while waiting or under_way:
-            threads = _threads(client)
-            while waiting and len(under_way) < 2 * threads:
+            while waiting and len(under_way) < 2 * crew.threads():
                 trial = waiting.popleft()
-                under_way[client.submit(work, trial, pure=False)] = trial
+                under_way[crew.start(trial)] = trial
             ended = [future for future in under_way if future.done()]
             for future in ended:
                 trial = under_way.pop(future)
-                yield trial, _outcome(trial, future, client)
-            if threads:
-                alone_since = None
-            elif alone_since is None:
-                alone_since = time.monotonic()
-            elif time.monotonic() - alone_since > _PATIENCE:
-                raise ClusterError(
-                    f"the scheduler has had no worker for {_PATIENCE:g} s; start some and run this again."
-                )
+                yield trial, crew.outcome(trial, future)
             if not ended:
+                crew.threads()  # there may be nobody left to wait for
                 time.sleep(_LOOK)
     finally:
-        if under_way and client.status == "running":
-            client.cancel(list(under_way))
+        crew.dismiss(list(under_way))
 
 
-def _threads(client: Any) -> int:
-    """How many trials the workers can do at a time."""
-    if client.status != "running":
-        raise ClusterError("the scheduler is gone; what was finished is kept. Run this again to go on.")
-    try:
-        cores = client.sync(client.scheduler.ncores, callback_timeout=_PATIENCE)
-    except (OSError, TimeoutError) as error:
-        raise ClusterError(f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}).") from error
-    return sum(cores.values())
+class _Crew:
+    """The workers that a client of a Dask scheduler knows, who come and go."""
 
+    def __init__(self, client: Any, niceness: int | None) -> None:
+        self.client, self.niceness = client, niceness
+        self._threads, self._counted = 0, -math.inf
+        self._alone_since: float | None = None
 
-def _outcome(trial: Trial, future: Any, client: Any) -> Record | Failure:
-    import distributed
+    def threads(self) -> int:
+        """How many trials they can do at a time; an error if there has been nobody for long."""
+        now = time.monotonic()
+        if now - self._counted < 1:
+            return self._threads
+        self._check()
+        try:
+            cores = self.client.sync(self.client.scheduler.ncores, callback_timeout=_PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise ClusterError(f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}); {_KEPT}") from error
+        self._threads, self._counted = sum(cores.values()), now
+        if self._threads:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > _PATIENCE:
+            raise ClusterError(f"the scheduler has had no worker for {_PATIENCE:g} s; {_KEPT}")
+        return self._threads
 
-    if future.status == "cancelled":
-        raise ClusterError("the scheduler is gone; what was finished is kept. Run this again to go on.")
-    try:
-        record: Record = future.result(timeout=_PATIENCE)
-        return record
-    except distributed.KilledWorker as error:
-        return Failure(
-            trial,
-            f"{error.allowed_failures + 1} workers died of it one after the other, most likely for want of memory",
-        )
-    except Exception as error:  # whatever went wrong in the trial is its own affair
-        return Failure(trial, f"{type(error).__name__}: {error}")
+    def start(self, trial: Trial) -> Any:
+        """The future of a record."""
+        self._check()
+        return self.client.submit(_on_worker, trial, self.niceness, pure=False)
+
+    def outcome(self, trial: Trial, future: Any) -> Record | Failure:
+        """What a trial that has ended gave; an `InputError` is raised, since it would come again and again."""
+        import distributed
+
+        if future.status == "cancelled":
+            raise ClusterError(f"the scheduler is gone; {_KEPT}")
+        try:
+            record: Record = future.result(timeout=_PATIENCE)
+            return record
+        except InputError:
+            raise
+        except distributed.KilledWorker as error:
+            died = f"{error.allowed_failures + 1} workers died of it one after the other"
+            return Failure(trial, f"{died}, most likely for want of memory")
+        except Exception as error:  # whatever else went wrong in a trial is its own affair
+            return Failure(trial, f"{type(error).__name__}: {error}")
+
+    def dismiss(self, futures: list[Any]) -> None:
+        """Let go of trials whose results nobody waits for."""
+        if futures and self.client.status == "running":
+            self.client.cancel(futures)
+
+    def _check(self) -> None:
+        if self.client.status != "running":
+            raise ClusterError(f"the scheduler is gone; {_KEPT}")
 
 
 def _on_worker(trial: Trial, niceness: int | None) -> Record:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class Record:
     seed
         What all of its randomness comes from.
     data, sizes
-        The data set, and what was drawn of it: points of each sample to train on and to test, dimensions.
+        The data set, and what was drawn of it: points of each sample to "train" on and to "test", "dimension", and
+        where rows are limited how many "distinct" test sets there were before rows came again.
     tests, rejections
         Test sets, and how many of them were rejected at level 0.05.
     permutations
@@ -112,18 +114,25 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} is a file; results are kept in a folder, which --results names.")
 
     def path(self, experiment: str) -> Path:
         """Where the trials of an experiment are kept."""
         return self.folder / f"{experiment}.jsonl"
 
+    def check(self) -> None:
+        """Raise an error if nothing can be kept here, before anything is computed."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise InputError(
+                f"results cannot be written to {self.folder} ({error.strerror}); choose another folder with --results."
+            ) from error
+
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it is on the disk."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.path(record.experiment)
-        with path.open("ab+") as file:
+        with self.path(record.experiment).open("ab+") as file:
             broken = False
             if file.tell():
                 file.seek(-1, os.SEEK_END)

@@ -62,7 +62,7 @@ def run(trial: Trial) -> Record:
     _forget_peak()
     setting, seed = trial.cell.setting, trial.cell.seed(trial.number)
     streams = Streams(seed)
-    train, draw_test = _draws(setting, streams.numpy("training set"))
+    train, draw_test, distinct = _draws(setting, streams.numpy("training set"))
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # of constant pixels, or of features that nearly depend
@@ -82,7 +82,7 @@ def run(trial: Trial) -> Record:
         **trial.key._asdict(),
         seed=seed,
         data=setting.data,
-        sizes={"train": setting.n, "test": setting.tested, "dimension": _dimension(train[0])},
+        sizes={"train": setting.n, "test": setting.tested, "dimension": _dimension(train[0]), **distinct},
         tests=trial.tests,
         rejections=rejections,
         permutations=calibration.permutations if isinstance(calibration, Permutation) else None,
@@ -98,17 +98,22 @@ def run(trial: Trial) -> Record:
 # What is drawn
 
 
-def _draws(setting: Setting, rng: np.random.Generator) -> tuple[Pair, Callable[[np.random.Generator], Pair]]:
-    """A training set, and what draws test sets that share no row of real data with it."""
+def _draws(
+    setting: Setting, rng: np.random.Generator
+) -> tuple[Pair, Callable[[np.random.Generator], Pair], dict[str, int]]:
+    """A training set; what draws test sets that share no row with it; how many of them share none with each other.
+
+    The last is {"distinct": number} for real data, of which there are only so many rows, else {}.
+    """
     if setting.data in _DRAWN:
         draw = _DRAWN[setting.data]
-        return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh)
+        return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh), {}
     if setting.data not in _POOLS:
         raise InputError(f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}.")
     pools = _POOLS[setting.data]()
     x, y = (pools["PQ".index(setting.null)], None) if setting.null else pools
     dealt = datasets.disjoint(x, y, setting.n, rng)
-    return dealt.train, lambda fresh: dealt.test(setting.tested)
+    return dealt.train, lambda fresh: dealt.test(setting.tested), {"distinct": dealt.repeats(setting.tested)}
 
 
 def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
