@@ -28,6 +28,12 @@ _LOOK = 0.1  # seconds between two looks at what is done
 _PATIENCE = 60.0  # seconds without a worker before giving up
 _HOPELESS = 10  # trials that failed one after the other, before the rest is not tried
 _NICENESS = 10  # of the processes on this machine: whoever works at it comes first
+_SLOW_MACHINE = {  # processes that make way may have to wait long for a turn: they are slow then, not dead
+    "distributed.comm.timeouts.connect": "10 minutes",
+    "distributed.comm.timeouts.tcp": "10 minutes",
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.deploy.lost-worker-timeout": "10 minutes",
+}
 _KEPT = "what was finished is kept. Run the same command again to go on."
 
 
@@ -172,23 +178,25 @@ def _on_worker(trial: Trial, niceness: int | None) -> Record:
 def local_client(workers: int | None = None) -> Iterator[Any]:
     """A client of as many processes on this machine as asked for, or one for each core; they end with it."""
     try:
+        import dask
         import distributed
     except ImportError:
         raise MissingDependency("experiments are run with Dask; pip install 'twosample[dask]'.") from None
 
     start: Any = distributed.LocalCluster
-    cluster = start(
-        n_workers=workers or _cores(),
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        memory_limit=None,
-        silence_logs=logging.CRITICAL,
-    )
     connect: Any = distributed.Client
-    with cluster, connect(cluster, set_as_default=False) as client:
-        yield client
+    with dask.config.set(_SLOW_MACHINE):
+        cluster = start(
+            n_workers=workers or _cores(),
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=None,
+            silence_logs=logging.CRITICAL,
+        )
+        with cluster, connect(cluster, set_as_default=False) as client:
+            yield client
 
 
 @contextmanager
