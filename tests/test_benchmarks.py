@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import _measure
+import linear
 import peers
 import pytest
 import scale
@@ -15,12 +16,13 @@ import time_to_power
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "performance.md").read_text()
-STORES = [scale.STORE, peers.STORE, summary.STORE]
+STORES = [linear.STORE, scale.STORE, peers.STORE, summary.STORE]
 
 
 def test_page_has_the_tables_that_the_scripts_print():
     assert scale.table(_measure.read(scale.STORE)) in PAGE
     assert time_to_power.table(time_to_power.stored()) in PAGE
+    assert linear.table(_measure.read(linear.STORE)) in PAGE
     assert peers.table(_measure.read(peers.STORE)) in PAGE
     for picture in ("time", "memory"):
         assert f"images/performance-{picture}.png" in PAGE
