@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ._random import RNGLike
     from .calibration import Calibrated
     from .samples import Samples
     from .two_sample import FittedTest
@@ -144,6 +149,26 @@ class TwoSampleResult:
             "effect": dataclasses.asdict(self.effect),
             "training": training,
         }
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        alpha: float = ALPHA,
+        names: tuple[str, str] = ("X", "Y"),
+        facts: Mapping[str, object] | None = None,
+        rng: RNGLike | None = None,
+    ) -> Path:
+        """Write all that there is to see into one HTML file, and return its path; see `twosample.report.render`."""
+        from .report import write_report
+
+        return write_report(self, path, alpha=alpha, names=names, facts=facts, rng=rng)
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = ALPHA) -> Axes:
+        """Draw the null distribution and the observed value; see `twosample.plots` for other figures."""
+        from .plots import null_distribution
+
+        return null_distribution(self, ax, alpha=alpha)
 
     def __str__(self) -> str:
         n, m = self.sizes

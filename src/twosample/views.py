@@ -383,8 +383,8 @@ def kernel_fields(
     kernel, (x, y, points) = fitted.representation, _grid(result, limits)
     if not isinstance(kernel, Kernel) or _has_few_features(kernel, samples):
         raise IncompatibleParts(
-            f"{fitted.spec.name} compares features, not points by a kernel that falls with their distance, so it has "
-            "no contours around a point. Use mmd-d or mmd-o."
+            f"the test {fitted.spec.name} compares features, not points by a kernel that falls with their distance, so "
+            "it has no contours around a point. Use mmd-d or mmd-o."
         )
     pooled = samples.pooled().double().cpu().numpy()
     drawn = Streams(rng).numpy("centres")

@@ -1,0 +1,146 @@
+"use strict";
+// What the page does beyond being read: the level alpha, light and dark, sorting, points of the map, copying.
+// Everything is there without it; only what depends on alpha is hidden for all levels but one.
+(() => {
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+  const make = (name, text = "", owner = null) => {
+    const made = document.createElement(name);
+    made.textContent = text; // never markup: it may come from the data
+    if (owner) owner.append(made);
+    return made;
+  };
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  document.getElementById("theme").addEventListener("click", () => {
+    const shown = root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    root.dataset.theme = shown === "dark" ? "light" : "dark";
+  });
+
+  const slider = document.getElementById("alpha");
+  slider.addEventListener("input", () => {
+    const alpha = data.levels[Number(slider.value)];
+    slider.setAttribute("aria-valuetext", alpha);
+    for (const item of all("[data-level]")) item.toggleAttribute("hidden", Number(item.dataset.level) !== alpha);
+    for (const row of all("[data-adjusted]")) row.classList.toggle("differs", Number(row.dataset.adjusted) <= alpha);
+  });
+
+  const sort = (table, column, header) => {
+    const order = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+    for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+    const number = (text) => (text === "" ? NaN : Number(text));
+    const compare = (a, b) => {
+      const [p, q] = [number(a), number(b)];
+      if (Number.isNaN(p) || Number.isNaN(q)) return a === "" ? 1 : b === "" ? -1 : sign * a.localeCompare(b);
+      return sign * (p - q);
+    };
+    const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
+    rows.sort(([a], [b]) => compare(a, b));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+  for (const table of all("table.sortable")) {
+    all("thead th", table).forEach((header, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => sort(table, column, header));
+    });
+  }
+
+  for (const code of all(".facts code")) {
+    const button = make("button", "Copy", code.parentElement);
+    button.type = "button";
+    button.className = "copy";
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code); // where a page may not copy, a reader can
+      }
+    });
+  }
+
+  const map = document.getElementById("map");
+  const points = data.points;
+  if (!map || !points) return;
+  const tip = document.getElementById("tip");
+  const ring = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+  ring.setAttribute("class", "ring");
+  ring.setAttribute("r", 7);
+  map.setAttribute("tabindex", 0);
+  const inOrder = points.at.map((_, k) => k).sort((a, b) => points.at[a][0] - points.at[b][0]);
+  let current = -1;
+
+  const hide = () => {
+    tip.hidden = true;
+    ring.remove();
+    current = -1;
+  };
+  const fill = (k) => {
+    tip.replaceChildren();
+    make("b", `${points.sprite ? "Image" : "Row"} ${points.row[k]} of ${points.sample[k]}`, tip);
+    const w = points.witness[k];
+    make("span", `witness ${w}: looks like ${w >= 0 ? "X" : "Y"}`, tip);
+    if (points.sprite) {
+      const tile = make("div", "", tip);
+      const [width, height] = points.tile;
+      const zoom = Math.max(1, Math.round(84 / Math.max(width, height)));
+      const lines = Math.ceil(points.row.length / points.across);
+      const [left, top] = [k % points.across, Math.floor(k / points.across)];
+      tile.className = "tile";
+      tile.style.cssText = `width:${width * zoom}px;height:${height * zoom}px;
+        background-size:${width * zoom * points.across}px ${height * zoom * lines}px;
+        background-position:${-left * width * zoom}px ${-top * height * zoom}px`;
+      tile.style.backgroundImage = `url(${points.sprite})`;
+    } else {
+      const list = make("dl", "", tip);
+      points.columns.forEach((name, column) => {
+        make("dt", name, list);
+        make("dd", points.values[k][column], list);
+      });
+    }
+  };
+  const show = (k) => {
+    if (k === current) return;
+    current = k;
+    const [x, y] = points.at[k];
+    ring.setAttribute("cx", x);
+    ring.setAttribute("cy", y);
+    map.append(ring);
+    fill(k);
+    tip.hidden = false;
+    const scale = map.clientWidth / map.viewBox.baseVal.width;
+    const room = map.clientWidth - tip.offsetWidth;
+    tip.style.left = `${Math.max(0, Math.min(room, x * scale + 14))}px`;
+    const below = y * scale + 14;
+    tip.style.top = `${below + tip.offsetHeight > map.clientHeight ? y * scale - tip.offsetHeight - 14 : below}px`;
+  };
+  map.addEventListener("pointermove", (event) => {
+    const box = map.getBoundingClientRect();
+    const scale = map.viewBox.baseVal.width / box.width;
+    const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+    let [nearest, least] = [-1, 18 ** 2];
+    points.at.forEach(([a, b], k) => {
+      const distance = (a - x) ** 2 + (b - y) ** 2;
+      if (distance < least) [nearest, least] = [k, distance];
+    });
+    if (nearest < 0) hide();
+    else show(nearest);
+  });
+  map.addEventListener("pointerleave", hide);
+  map.addEventListener("blur", hide);
+  map.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") hide();
+    if (!step) return;
+    event.preventDefault();
+    const place = current < 0 ? (step > 0 ? -1 : 0) : inOrder.indexOf(current);
+    show(inOrder[(place + step + inOrder.length) % inOrder.length]);
+  });
+})();
