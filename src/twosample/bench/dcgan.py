@@ -1,0 +1,327 @@
+"""A DCGAN for digits, so that "fake MNIST" can be made from MNIST: the generator of the paper's experiment.
+
+Networks and training are those of the implementation that the paper links to: images of 32 x 32 in [-1, 1], batches of
+64, Adam, 100 epochs. A training is a file. It is replaced as a whole every so often, and whoever calls `train` again
+goes on from there, to the same bits on the same machine as if nothing had happened: every step draws its random numbers
+from a stream of its own, so that there is no generator whose state could be lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from .. import _progress
+from .._random import RNGLike, Streams
+from ..errors import InputError, TrainingError, TrainingWarning
+from ..featurizers import ConvNet, draw_weights
+from ..two_sample import choose_device
+from .datasets import images_for_paper
+from .formats import write_arrays
+
+SIZE, LATENT, BATCH, EPOCHS = 32, 100, 64, 100
+_FILE = "dcgan.safetensors"
+_DAMAGED = "is not a training that can be continued; remove it to begin anew."
+
+
+class Generator(nn.Module):
+    """Images (N, 1, 32, 32) in [-1, 1] from latent vectors (N, 100): a linear map to 128 x 8 x 8, two enlargements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(LATENT, 128 * 8 * 8)
+        self.body = nn.Sequential(
+            nn.BatchNorm2d(128),
+            nn.Upsample(scale_factor=2),
+            nn.Conv2d(128, 128, 3, padding=1),
+            nn.BatchNorm2d(128, eps=0.8),
+            nn.LeakyReLU(0.2),
+            nn.Upsample(scale_factor=2),
+            nn.Conv2d(128, 64, 3, padding=1),
+            nn.BatchNorm2d(64, eps=0.8),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(64, 1, 3, padding=1),
+            nn.Tanh(),
+        )
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """(N, 100) -> (N, 1, 32, 32)."""
+        images: Tensor = self.body(self.linear(latent).view(-1, 128, 8, 8))
+        return images
+
+
+class Discriminator(nn.Module):
+    """Logits (N, 1) that images are real: the `ConvNet` of the paper's tests with one output, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = ConvNet((1, SIZE, SIZE), width=1, normalisation="batch")
+
+    def forward(self, images: Tensor, random: torch.Generator) -> Tensor:
+        """(N, 1, 32, 32) -> (N, 1)."""
+        for layer in self.network.body:
+            images = layer(images)
+            if isinstance(layer, nn.LeakyReLU):  # whole channels at a time; torch's own would read the global generator
+                kept = torch.rand(images.shape[:2], generator=random) >= 0.25
+                images = images * (kept.to(images) / 0.75)[:, :, None, None]
+        logits: Tensor = self.network.head(images.flatten(1))
+        return logits
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training as its file tells it: how many steps it has come, from which seed and images, and its last losses."""
+
+    step: int
+    seed: int
+    images: str
+    generator_loss: float = math.nan
+    discriminator_loss: float = math.nan
+
+
+class _Training:
+    """Two networks and their optimisers, which `advance` by one step at a time and can be written and read."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.streams, self.device = Streams(seed), device
+        with torch.device("meta"):  # so that no constructor draws weights from the global generator
+            generator = Generator()
+        self.generator, self.discriminator = generator.to_empty(device="cpu"), Discriminator()
+        for name, network in self.networks().items():
+            _draw(network, self.streams.torch(name))
+            network.to(device).train()
+        self.optimisers = {
+            name: torch.optim.Adam(network.parameters(), lr=2e-4, betas=(0.5, 0.999))
+            for name, network in self.networks().items()
+        }
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"generator": self.generator, "discriminator": self.discriminator}
+
+    def advance(self, images: NDArray[np.uint8], step: int) -> tuple[Tensor, Tensor]:
+        """One step of the generator, then one of the discriminator, on a batch of images (N, 32, 32)."""
+        random = self.streams.torch(f"step {step}")
+        real = torch.from_numpy(self._batch(images, step)).to(self.device)[:, None] / 127.5 - 1
+        fake = self.generator(torch.randn(len(real), LATENT, generator=random).to(self.device))
+        generator_loss = _cross_entropy(self.discriminator(fake, random), 1.0)
+        self._descend("generator", generator_loss)
+        found = self.discriminator(real, random), self.discriminator(fake.detach(), random)
+        discriminator_loss = (_cross_entropy(found[0], 1.0) + _cross_entropy(found[1], 0.0)) / 2
+        self._descend("discriminator", discriminator_loss)
+        return generator_loss.detach(), discriminator_loss.detach()
+
+    def _batch(self, images: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
+        """The images of a step: those of an epoch are a shuffle of all, cut into batches."""
+        epoch, number = divmod(step, steps_per_epoch(len(images)))
+        order = self.streams.numpy(f"epoch {epoch}").permutation(len(images))
+        return images[order[number * BATCH : (number + 1) * BATCH]]
+
+    def _descend(self, name: str, loss: Tensor) -> None:
+        self.optimisers[name].zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimisers[name].step()
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that a step changes, by name."""
+        tensors: dict[str, Tensor] = {}
+        for name, network in self.networks().items():
+            tensors |= {f"{name}.{key}": value for key, value in network.state_dict().items()}
+            moments = self.optimisers[name].state_dict()["state"]
+            tensors |= {f"{name}.adam.{n}.{key}": value for n, entry in moments.items() for key, value in entry.items()}
+        return tensors
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `state` gave."""
+        for name, network in self.networks().items():
+            own = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+            network.load_state_dict({key: value for key, value in own.items() if not key.startswith("adam.")})
+            moments: dict[int, dict[str, Tensor]] = {}
+            for key in own.keys() - network.state_dict().keys():
+                _, number, what = key.split(".")
+                moments.setdefault(int(number), {})[what] = own[key]
+            optimiser = self.optimisers[name]
+            optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
+
+
+def _draw(network: nn.Module, random: torch.Generator) -> None:
+    """Starting weights: normal around 0 for convolutions, around 1 for normalisations, torch's own for linear maps."""
+    draw_weights(network, random)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.weight.normal_(0.0, 0.02, generator=random)
+            elif isinstance(module, nn.BatchNorm2d):
+                module.reset_parameters()
+                module.weight.normal_(1.0, 0.02, generator=random)
+
+
+def _cross_entropy(logits: Tensor, target: float) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(logits, torch.full_like(logits, target))
+
+
+def steps_per_epoch(count: int) -> int:
+    """How many batches `count` images make; the last one may be smaller."""
+    return math.ceil(count / BATCH)
+
+
+def train(
+    images: NDArray[np.uint8],
+    folder: str | Path,
+    steps: int | None = None,
+    rng: RNGLike | None = None,
+    *,
+    every: int = 100,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> Checkpoint:
+    """Train a DCGAN on images until it has made so many steps; what `folder` holds already is continued.
+
+    Parameters
+    ----------
+    images
+        Grey images, uint8 (N, height, width), such as MNIST's 60,000 training images; they are resized to 32 x 32.
+    folder
+        Where the training is kept, in one file.
+    steps
+        How many there shall be in all, with those of earlier calls; None is the paper's 100 epochs: with MNIST 93,800
+        steps, a day or two of one CPU core.
+    rng
+        Decides the training when it begins. One that goes on has its seed already: leave it out, or give the same.
+    every
+        After how many steps the file is written. An interrupt loses those since the last time, and says how many.
+    device, progress
+        As in `two_sample_test`.
+
+    Raises
+    ------
+    InputError
+        If the folder holds a training with other images or another seed, or a file that is none.
+    """
+    small = images_for_paper(_checked(images), SIZE)
+    goal = EPOCHS * steps_per_epoch(len(small)) if steps is None else steps
+    path = Path(folder) / _FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    last = _started(path, hashlib.sha256(small.tobytes()).hexdigest(), rng)
+    training = _restored(path, last, device)
+    try:
+        with _progress.bar("training", max(0, goal - last.step), progress) as tick:
+            for step, losses in _advances(training, small, last.step, goal):
+                if step % every == 0 or step == goal:
+                    last = replace(last, step=step, generator_loss=losses[0], discriminator_loss=losses[1])
+                    _write(path, training, last)
+                tick("losses {:.2f}, {:.2f}".format(*losses))
+    except KeyboardInterrupt:
+        kept = f"{path} keeps the first {last.step} steps" if last.step else "nothing had been kept"
+        warnings.warn(TrainingWarning(f"training was interrupted; {kept}."), stacklevel=2)
+        raise
+    return last
+
+
+def _advances(
+    training: _Training, images: NDArray[np.uint8], start: int, goal: int
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """The steps from `start` to `goal`: how many there have been after each, and the losses of both networks."""
+    for step in range(start, goal):
+        generator_loss, discriminator_loss = (float(loss) for loss in training.advance(images, step))
+        if not math.isfinite(generator_loss + discriminator_loss):
+            raise TrainingError(
+                f"the losses of step {step + 1} are {generator_loss} and {discriminator_loss}; "
+                "train again in another folder with another rng."
+            )
+        yield step + 1, (generator_loss, discriminator_loss)
+
+
+def _checked(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    if images.ndim != 3 or images.dtype != np.uint8 or not len(images):
+        raise InputError(f"the images are {images.dtype} {images.shape}; a DCGAN takes grey ones, uint8 (N, H, W).")
+    return images
+
+
+def _started(path: Path, images: str, rng: RNGLike | None) -> Checkpoint:
+    """What the file holds, if it can be continued with these images and this rng; if there is none, a beginning."""
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    if not path.exists():
+        return Checkpoint(0, seed, images)
+    last = _read(path)
+    if last.images != images:
+        raise InputError(f"{path} was trained on other images; give those, or another folder.")
+    if rng is not None and last.seed != seed:
+        raise InputError(f"{path} began with another rng; leave it out to go on, or give another folder.")
+    return last
+
+
+def sample(
+    folder: str | Path,
+    count: int = 10_000,
+    rng: RNGLike | None = None,
+    *,
+    output: str | Path | None = None,
+    device: str = "auto",
+) -> NDArray[np.uint8]:
+    """Draw digits, uint8 (count, 32, 32), from the generator in `folder` and write them to a file.
+
+    The file, by default fake_mnist.npz beside the training, is one that `datasets.fake_mnist` reads. Outside training
+    the normalisations have fixed statistics, so that images are independent of each other, as a test assumes.
+    """
+    if count < 1:
+        raise InputError(f"count is {count}; it must be at least 1.")
+    path = Path(folder) / _FILE
+    if not path.exists():
+        raise InputError(f"{path} does not exist; train a generator there first.")
+    last = _read(path)
+    training = _restored(path, last, device)
+    generator = training.generator.eval()
+    latent = torch.randn(count, LATENT, generator=Streams(rng).torch("latent"))
+    with torch.no_grad():
+        parts = [generator(part.to(training.device))[:, 0].cpu() for part in torch.split(latent, 500)]
+    images: NDArray[np.uint8] = ((torch.cat(parts) + 1) * 127.5).round().to(torch.uint8).numpy()
+    target = Path(folder) / "fake_mnist.npz" if output is None else Path(output)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays(target, images=images, steps=np.array(last.step))
+    return images
+
+
+# The file
+
+
+def _write(path: Path, training: _Training, last: Checkpoint) -> None:
+    """Replace the file: one, since two could not be replaced at once."""
+    part = path.with_name(f"{path.name}.part")
+    tensors = {name: value.cpu().contiguous() for name, value in training.state().items()}
+    with part.open("wb") as output:
+        output.write(save(tensors, metadata={"dcgan": json.dumps(asdict(last))}))
+        output.flush()
+        os.fsync(output.fileno())
+    part.replace(path)
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
+        with safetensors.safe_open(path, framework="pt") as stored:
+            return Checkpoint(**json.loads((stored.metadata() or {})["dcgan"]))
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} {_DAMAGED}") from error
+
+
+def _restored(path: Path, last: Checkpoint, device: str) -> _Training:
+    """A training as the file holds it, or at its beginning."""
+    training = _Training(last.seed, choose_device(device))
+    if last.step:
+        try:
+            training.load(load_file(path))
+        except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise InputError(f"{path} {_DAMAGED}") from error
+    return training
