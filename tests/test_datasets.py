@@ -1,3 +1,4 @@
+import doctest
 import gzip
 import hashlib
 import io
@@ -5,6 +6,7 @@ import os
 import tarfile
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +52,16 @@ def test_draws_are_those_of_the_seed():
     for draw in (datasets.blob, datasets.hdgm):
         a, b, c = draw(50, rng=1), draw(50, rng=1), draw(50, rng=2)
         assert np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1]) and not np.array_equal(a[0], c[0])
+
+
+def test_the_page_on_data_sets_gives_what_it_shows_and_names_every_file():
+    page = Path(__file__).parents[1] / "docs" / "reproduction" / "datasets.md"
+    results = doctest.testfile(str(page), module_relative=False)
+    assert results.attempted > 5 and results.failed == 0
+    text = page.read_text()
+    for source in sources.SOURCES.values():
+        assert f"`{source.name}`" in text and all(f"`{file.name}`" in text for file in source.files)
+        assert source.compact is None or f"`{source.compact}`" in text
 
 
 # The authors' variants
