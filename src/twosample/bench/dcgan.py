@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from .. import _progress
+from .._progress import bar
 from .._random import RNGLike, Streams
 from ..errors import InputError, TrainingError, TrainingWarning
 from ..featurizers import ConvNet, draw_weights
@@ -217,7 +217,7 @@ def train(
     last = _started(path, hashlib.sha256(small.tobytes()).hexdigest(), rng)
     training = _restored(path, last, device)
     try:
-        with _progress.bar("training", max(0, goal - last.step), progress) as tick:
+        with bar("training", max(0, goal - last.step), progress) as tick:
             for step, losses in _advances(training, small, last.step, goal):
                 if step % every == 0 or step == goal:
                     last = replace(last, step=step, generator_loss=losses[0], discriminator_loss=losses[1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import _progress
+from .._progress import bar
 from ..errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class _Continued:
             blocks = -(-(self.file.size - start) // _BLOCK)
             with (
                 self.partial.open("ab" if start else "wb") as output,
-                _progress.bar(self.file.name, blocks, self.progress) as tick,
+                bar(self.file.name, blocks, self.progress) as tick,
             ):
                 for block in response.iter_content(_BLOCK):
                     output.write(block)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _progress
+from .._progress import bar
 from ..errors import InputError
 from ..files import _told_about
 
@@ -131,7 +131,7 @@ def _tables(source: Path, progress: bool | None) -> Iterator[NDArray[np.float32]
         _told_about(source),
         source.open("rb") as packed,
         gzip.open(packed, "rt", encoding="ascii") as lines,
-        _progress.bar(f"reading {source.name}", 1000, progress) as tick,
+        bar(f"reading {source.name}", 1000, progress) as tick,
     ):
         shown, size = 0, source.stat().st_size
         while text := list(islice(lines, _ROWS)):
