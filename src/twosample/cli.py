@@ -12,10 +12,12 @@ import functools
 import json
 import math
 import secrets
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ._console import sentences as _sentences
@@ -54,6 +56,10 @@ else:  # what several commands take
         typer.Option("--stream", help="Read NPY and Parquet files in parts; by default those that fill the memory."),
     ]
     Explain = Annotated[bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")]
+    Report = Annotated[
+        str | None,
+        typer.Option("--report", metavar="FILE", help="Write an HTML page that shows all of this, and more."),
+    ]
     FailOnReject = Annotated[bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")]
     AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
     Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
@@ -108,6 +114,7 @@ def options(
 
 
 def run(
+    context: typer.Context,
     a: A,
     b: B,
     method: Method = "mmd-d",
@@ -120,6 +127,7 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
     explain: Explain = False,
+    report: Report = None,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -136,13 +144,14 @@ def run(
       twosample test real.npy generated.npy --seed 0 --json
       twosample test yesterday.parquet today.parquet --quiet --fail-on-reject
       twosample test yesterday.parquet today.parquet --explain
+      twosample test reference.csv today.csv --report drift.html
     """
     with _sentences(a, b):
-        in_parts = _in_parts(stream, explain)
+        in_parts = _in_parts(stream, explain, report)
         result, facts = _tested(
             a, b, method, alpha, permutations, train_fraction, seed, device, quiet, scheduler, in_parts
         )
-        _show(result, facts, as_json, quiet, explain)
+        _show(result, facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)
 
@@ -172,7 +181,7 @@ def fit(
     \b
     Examples:
       twosample fit last_year.csv this_year.csv -o kernel.safetensors
-      twosample fit real.npy generated.npy -o kernel.safetensors --method mmd-o --seed 0
+      twosample fit real.npy generated.npy -o kernel.safetensors --seed 0
     """
     with _sentences(a, b, interrupted=f"{output} was not written."):
         seed = _seed(seed)
@@ -202,6 +211,7 @@ def fit(
 
 
 def apply(
+    context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")],
     a: A,
     b: B,
@@ -213,6 +223,7 @@ def apply(
     as_json: AsJson = False,
     quiet: Quiet = False,
     explain: Explain = False,
+    report: Report = None,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -226,10 +237,10 @@ def apply(
     \b
     Examples:
       twosample apply kernel.safetensors monday.csv tuesday.csv
-      twosample apply kernel.safetensors monday.csv tuesday.csv --quiet --fail-on-reject
+      twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
     with _sentences(a, b):
-        in_parts = _in_parts(stream, explain)
+        in_parts = _in_parts(stream, explain, report)
         from .api import resolve
         from .saving import read
 
@@ -237,7 +248,7 @@ def apply(
         spec = resolve(fitted.spec, permutations=permutations)
         test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=_progress(quiet))
         result, facts = _on_files(a, b, test, alpha, seed, scheduler, in_parts)
-        _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain)
+        _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)
 
@@ -385,14 +396,25 @@ def _progress(quiet: bool) -> bool:
     return sys.stderr.isatty() and not quiet
 
 
-def _in_parts(stream: bool, explain: bool) -> bool | None:
-    """Whether files are read in parts; None leaves it to their size."""
+def _in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:
+    """Whether files are read in parts; None leaves it to their size. A page that cannot be written is an error now."""
+    if report is not None:
+        from .report import ready
+
+        ready(report)
     if stream and explain:
         raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
     return False if explain else stream or None
 
 
-def _show(result: TwoSampleResult, facts: Mapping[str, Any], as_json: bool, quiet: bool, explain: bool) -> None:
+def _show(
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    as_json: bool,
+    quiet: bool,
+    explain: bool,
+    context: typer.Context,
+) -> None:
     """Write the verdict, and what else was asked for."""
     alpha = facts["alpha"]
     reject = result.reject(alpha)
@@ -403,16 +425,39 @@ def _show(result: TwoSampleResult, facts: Mapping[str, Any], as_json: bool, quie
         from .explain import explain as explained
 
         explanation = explained(result, rng=facts["seed"], progress=_progress(quiet))
+    page = context.params["report"]
+    if page is not None:
+        from .report import write_report
+
+        a, b = (Path(file).name for file in facts["files"])
+        again = {"Command": _command(context, facts["seed"]), "Seed": facts["seed"]}
+        options: dict[str, Any] = {"alpha": alpha, "names": (a, b), "facts": again, "rng": facts["seed"]}
+        write_report(result, page, explanation=explanation, progress=_progress(quiet), **options)
     if as_json:
         record = {**facts, "reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
         more = {} if explanation is None else {"explanation": explanation.to_dict()}
+        more |= {} if page is None else {"report": page}
         typer.echo(json.dumps(_finite(record | result.to_dict() | record | more), allow_nan=False))
         return
     typer.echo(_verdict(result, alpha))
     if not quiet:
-        typer.echo(_details(result, facts))
+        typer.echo(_details(result, facts) + ("" if page is None else "\n" + _lines({"report": page})))
     if explanation is not None:
         typer.echo(f"\n{explanation}")
+
+
+def _command(context: typer.Context, seed: int) -> str:
+    """The line for the shell that gives the same answer: what was asked for, and the seed."""
+    words = ["twosample", str(context.info_name)]
+    for parameter in context.command.params:
+        value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif value is True:
+            words.append(parameter.opts[0])
+        elif value not in (None, False, parameter.default):
+            words += [parameter.opts[0], str(value)]
+    return shlex.join(words)
 
 
 def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:

@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import views
 from ._random import RNGLike
 from .errors import InputError, MissingDependency
 from .explain import Explanation, held_out
 from .power import PredictedPower
 from .result import ALPHA, TwoSampleResult, format_pvalue
+from .views import (
+    KERNEL_LEVELS,
+    bulk,
+    in_units,
+    kernel_fields,
+    mosaic,
+    null_of,
+    point_map,
+    power_over_sizes,
+    shades,
+    witness_field,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +48,7 @@ def null_distribution(result: TwoSampleResult, ax: Axes | None = None, *, alpha:
     >>> ax.get_xlabel()
     'MMD²'
     """
-    ax, null = _axes(ax), views.null(result)
+    ax, null = _axes(ax), null_of(result)
     ax.bar(null.edges[:-1], null.shares, np.diff(null.edges), align="edge", color=NEUTRAL, label=result.calibration)
     if (threshold := null.threshold(alpha)) is not None:
         ax.axvline(threshold, color="black", linestyle="--", label=f"threshold at alpha = {alpha:g}")
@@ -50,7 +61,7 @@ def null_distribution(result: TwoSampleResult, ax: Axes | None = None, *, alpha:
 
 def power_curve(predicted: PredictedPower, ax: Axes | None = None, *, power: float = 0.9, alpha: float = ALPHA) -> Axes:
     """Predicted power over the number of points tested, and how many the wanted power takes."""
-    ax, curve = _axes(ax), views.power_curve(predicted, power=power, alpha=alpha)
+    ax, curve = _axes(ax), power_over_sizes(predicted, power=power, alpha=alpha)
     ax.fill_between(curve.sizes, curve.low, curve.high, color=X_COLOUR, alpha=0.2, linewidth=0, label="90 % interval")
     ax.plot(curve.sizes, curve.power, color=X_COLOUR, linewidth=2, label=f"power at alpha = {alpha:g}")
     ax.axvline(curve.here, color=NEUTRAL, linestyle=":", label=f"{curve.here} points, as here")
@@ -97,10 +108,10 @@ def witness_map(
     explanation: Explanation, ax: Axes | None = None, *, most: int = 1500, rng: RNGLike | None = None
 ) -> Axes:
     """Held-out points in the plane or along the main axes of their features, coloured by the witness."""
-    ax, drawn = _axes(ax), views.point_map(explanation, most=most, rng=rng)
+    ax, drawn = _axes(ax), point_map(explanation, most=most, rng=rng)
     colours = _witness_colours()
     if drawn.in_plane:
-        field = views.witness_field(explanation.result, drawn.limits)
+        field = witness_field(explanation.result, drawn.limits)
         levels = np.linspace(-1, 1, 10) * drawn.largest
         ax.contourf(field.x, field.y, field.values, levels, cmap=colours, alpha=0.4, extend="both")
     for name, marker, chosen in (("X", "o", ~drawn.of_y), ("Y", "D", drawn.of_y)):
@@ -119,14 +130,14 @@ def kernel_contours(result: TwoSampleResult, ax: Axes | None = None, *, rng: RNG
     For data of two columns of numbers.
     """
     fitted, samples = held_out(result)
-    points = views.in_units(fitted, samples.pooled())
-    limits = views.bulk(points)
-    centres, fields = views.kernel_fields(result, limits, rng=rng)
+    points = in_units(fitted, samples.pooled())
+    limits = bulk(points)
+    centres, fields = kernel_fields(result, limits, rng=rng)
     ax, n = _axes(ax), samples.sizes[0]
     for name, colour, marker, part in (("X", X_COLOUR, "o", points[:n]), ("Y", Y_COLOUR, "D", points[n:])):
         ax.plot(*part.T, marker, color=colour, markersize=2, alpha=0.35, label=name)
     for field in fields:
-        levels = [level for level in views.KERNEL_LEVELS if field.values.min() < level < field.values.max()]
+        levels = [level for level in KERNEL_LEVELS if field.values.min() < level < field.values.max()]
         if levels:
             ax.contour(field.x, field.y, field.values, levels, colors="black", linewidths=1)
     ax.plot(*centres.T, "+", color="black")
@@ -144,10 +155,10 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
     if not pictures[0] or not pictures[1]:
         raise InputError("there are no images among the most telling rows; see `column_ranking` for tables.")
     count = max(map(len, pictures))
-    shaded = views.shades([*pictures[0], *pictures[1]])
+    shaded = shades([*pictures[0], *pictures[1]])
     of_x, of_y = shaded[: len(pictures[0])], shaded[len(pictures[0]) :]
     ax = _axes(ax)
-    both = [views.mosaic(images, count) for images in (of_x, of_y)]
+    both = [mosaic(images, count) for images in (of_x, of_y)]
     gap = np.full((max(1, of_x[0].shape[0] // 6), *both[0].shape[1:]), 255, dtype=np.uint8)
     ax.imshow(np.concatenate([both[0], gap, both[1]]), cmap="gray", vmin=0, vmax=255)
     ax.set_yticks([of_x[0].shape[0] / 2, both[0].shape[0] + len(gap) + of_y[0].shape[0] / 2], ["X", "Y"])

@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from . import svg, views
 from ._random import RNGLike, Streams
 from ._version import __version__
 from .calibration import PairSwap, Permutation
@@ -32,6 +31,31 @@ from .explain import ColumnDifference, Explanation, TellingRow, explain, held_ou
 from .objectives import PowerCriterion
 from .power import PredictedPower, predict_power
 from .result import ALPHA, TwoSampleResult, format_pvalue
+from .saving import writable
+from .svg import (
+    WITNESS_CLASSES,
+    Drawn,
+    contour_chart,
+    map_chart,
+    map_places,
+    marginal_chart,
+    null_chart,
+    power_chart,
+    training_chart,
+)
+from .views import (
+    PointMap,
+    fingerprint,
+    kernel_fields,
+    marginal_of,
+    mosaic,
+    null_of,
+    on_fewer_points,
+    point_map,
+    power_over_sizes,
+    shades,
+    witness_field,
+)
 
 LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels alpha to choose from on the page, beside the one it is written for."""
@@ -59,13 +83,19 @@ def write_report(
     progress: bool | None = None,
 ) -> Path:
     """Write what `render` gives to a file, and return its path."""
+    file = ready(path)
     page = render(result, alpha=alpha, names=names, explanation=explanation, facts=facts, rng=rng, progress=progress)
-    path = Path(path)
     try:
-        path.write_text(page, encoding="utf-8")
+        file.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"the report cannot be written to {path}: {error.strerror or error}.") from error
-    return path
+    return Path(path)
+
+
+def ready(path: str | Path) -> Path:
+    """The file that a report will be written to, if it can be: better asked before a test than after it."""
+    _template()
+    return writable(path)
 
 
 def render(
@@ -115,12 +145,12 @@ def render(
         result=result,
         alpha=alpha,
         names=names,
-        style=svg.Drawn(_file("report.css")),
-        script=svg.Drawn(script),
+        style=Drawn(_file("report.css")),
+        script=Drawn(script),
         # Only this script runs, whatever the data hold, and nothing is fetched.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         verdict=_verdict(look),
-        null=_or_why(lambda: svg.null_chart(views.null(result), look.levels, alpha)),
+        null=_or_why(lambda: null_chart(null_of(result), look.levels, alpha)),
         effect=_effect(look),
         columns=_columns(look),
         rows=_telling_rows(look),
@@ -144,7 +174,7 @@ class _Look:
     explanation: Explanation | None
     why_not: str  # there is no explanation
     seen: TwoSampleResult | None  # of the rows that the explanation looked at
-    drawn: views.PointMap | None
+    drawn: PointMap | None
 
     def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
         """A text for each level."""
@@ -182,12 +212,12 @@ def _look(
     why_not, seen, drawn = "", None, None
     try:
         if explanation is None:
-            fewer = views.fewer(result, _MOST_ROWS, streams.numpy("fewer"))
+            fewer = on_fewer_points(result, _MOST_ROWS, streams.numpy("fewer"))
             explanation = explain(fewer, rows=_ROWS_SHOWN, rng=streams.numpy("explain"), progress=progress)
         seen = explanation.result
         images = held_out(seen)[1].schema.kind == "image"
         most = _MOST_PICTURES if images else _MOST_POINTS
-        drawn = views.point_map(explanation, most=most, rng=streams.numpy("map"))
+        drawn = point_map(explanation, most=most, rng=streams.numpy("map"))
     except (InputError, IncompatibleParts) as error:
         why_not = _sentence(error)
     return _Look(result, alpha, names, levels, streams, explanation, why_not, seen, drawn)
@@ -274,15 +304,15 @@ def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]
     ]
 
 
-def _power_chart(look: _Look, predicted: PredictedPower) -> svg.Drawn | None:
+def _power_chart(look: _Look, predicted: PredictedPower) -> Drawn | None:
     curves = {}
     for level in look.levels:
-        curve, _ = _or_why(partial(views.power_curve, predicted, power=POWER, alpha=level))
+        curve, _ = _or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level))
         if curve is not None:  # too few shuffles for so small a level
             curves[level] = curve
     if look.alpha not in curves:
         return None
-    return svg.power_chart(curves, look.alpha, POWER, predicted.sizes[1] / predicted.sizes[0], look.unit)
+    return power_chart(curves, look.alpha, POWER, predicted.sizes[1] / predicted.sizes[0], look.unit)
 
 
 def _columns(look: _Look) -> dict[str, Any] | None:
@@ -310,7 +340,7 @@ def _columns(look: _Look) -> dict[str, Any] | None:
         }
 
     charts = [
-        {"column": column, "chart": svg.marginal_chart(views.marginal(look.seen, column.name))}
+        {"column": column, "chart": marginal_chart(marginal_of(look.seen, column.name))}
         for column in ranked[:_COLUMNS_SHOWN]
     ]
     return {
@@ -358,22 +388,22 @@ def _map(look: _Look) -> dict[str, Any] | None:
     drawn, seen = look.drawn, look.seen
     if drawn is None or seen is None:
         return None
-    field = views.witness_field(seen, drawn.limits) if drawn.in_plane else None
+    field = witness_field(seen, drawn.limits) if drawn.in_plane else None
     contours, why_not = None, ""
     if drawn.in_plane:
         rng = look.streams.numpy("centres")
-        fields, why_not = _or_why(lambda: views.kernel_fields(seen, drawn.limits, rng=rng))
-        contours = None if fields is None else svg.contour_chart(drawn, *fields)
+        fields, why_not = _or_why(lambda: kernel_fields(seen, drawn.limits, rng=rng))
+        contours = None if fields is None else contour_chart(drawn, *fields)
     return {
-        "chart": svg.map_chart(drawn, field, id="map", data_width=480),
+        "chart": map_chart(drawn, field, id="map", data_width=480),
         "contours": contours,
         "why_not": why_not,
         "about": _about(drawn),
-        "classes": range(svg.WITNESS_CLASSES),
+        "classes": range(WITNESS_CLASSES),
     }
 
 
-def _about(drawn: views.PointMap) -> str:
+def _about(drawn: PointMap) -> str:
     """Which points a map shows, and where."""
     shown, outside = len(drawn.points), int((~drawn.inside).sum())
     if shown < drawn.total:
@@ -396,7 +426,7 @@ def _points(look: _Look) -> dict[str, Any] | None:
     fitted, samples = held_out(seen)
     inside = np.flatnonzero(drawn.inside)
     pooled = samples.pooled().cpu().double()[drawn.points[inside]]
-    places = svg.map_places(drawn)
+    places = map_places(drawn)
     found: dict[str, Any] = {
         "at": [places[k] for k in inside],
         "sample": "".join("Y" if drawn.of_y[k] else "X" for k in inside),
@@ -421,7 +451,7 @@ def _training(look: _Look) -> dict[str, Any]:
         "stopped": log.stopped[:1].upper() + log.stopped[1:],
         "objective": "J" if isinstance(objective, PowerCriterion) else repr(objective),
         "held_out": held_out_value,
-        "chart": svg.training_chart(log, held_out_value) if log.steps > 1 else None,
+        "chart": training_chart(log, held_out_value) if log.steps > 1 else None,
     }
 
 
@@ -437,7 +467,7 @@ def _repeat(look: _Look, facts: Mapping[str, object]) -> list[tuple[str, str, bo
     if result.samples is not None:
         for sample, points in (("X", result.samples.x), ("Y", result.samples.y)):
             shape = " × ".join(f"{size}" for size in points.shape)
-            lines.append((f"{sample} as tested", f"{shape} numbers, SHA-256 {views.fingerprint(points)}", False))
+            lines.append((f"{sample} as tested", f"{shape} numbers, SHA-256 {fingerprint(points)}", False))
     made = f"Python {platform.python_version()}, torch {version('torch')}, NumPy {version('numpy')}"
     lines.append(("Versions", f"twosample {__version__}, {made}, SciPy {version('scipy')}, {platform.system()}", False))
     now = datetime.datetime.now(datetime.UTC)
@@ -451,15 +481,15 @@ def _repeat(look: _Look, facts: Mapping[str, object]) -> list[tuple[str, str, bo
 def _pictures(rows: Sequence[TellingRow]) -> list[str]:
     """Thumbnails of the images among the rows."""
     images = [row.pixels for row in rows if row.pixels is not None]
-    return [_address(_smaller(image, _THUMBNAIL), "PNG") for image in views.shades(images)]
+    return [_address(_smaller(image, _THUMBNAIL), "PNG") for image in shades(images)]
 
 
 def _sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
     """All images of the map in one, small."""
-    tiles = [np.asarray(_smaller(image, _TILE)) for image in views.shades(images)]
+    tiles = [np.asarray(_smaller(image, _TILE)) for image in shades(images)]
     columns = 30
     height, width = tiles[0].shape[:2]
-    sheet = views.mosaic([tile[..., :3] if tile.ndim == 3 else tile for tile in tiles], columns, gap=0)
+    sheet = mosaic([tile[..., :3] if tile.ndim == 3 else tile for tile in tiles], columns, gap=0)
     return {"sprite": _address(_image().fromarray(sheet), "JPEG"), "tile": [width, height], "across": columns}
 
 
@@ -527,7 +557,7 @@ def _shown(value: float | bool | str) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _json(value: object) -> svg.Drawn:
+def _json(value: object) -> Drawn:
     """JSON that can stand in a script element: no `<` in it ends that early, or opens a comment."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return svg.Drawn(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Drawn(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import views
 from .result import TrainingLog
+from .views import KERNEL_LEVELS, Field, Marginal, Null, PointMap, PowerCurve
 
 WITNESS_CLASSES = 9
 """Classes w0 (as in Y) to w8 (as in X) of the colours of the witness."""
@@ -197,7 +197,7 @@ def _at_levels(parts: Mapping[float, str], shown: float) -> Drawn:
 # Charts.
 
 
-def null_chart(null: views.Null, levels: Sequence[float], alpha: float) -> Drawn:
+def null_chart(null: Null, levels: Sequence[float], alpha: float) -> Drawn:
     """The null distribution, the observed value and the threshold at each level."""
     thresholds = {level: null.threshold(level) for level in levels}
     places = [float(null.edges[0]), float(null.edges[-1]), null.observed]
@@ -227,16 +227,14 @@ def null_chart(null: views.Null, levels: Sequence[float], alpha: float) -> Drawn
     )
 
 
-def power_chart(
-    curves: Mapping[float, views.PowerCurve], alpha: float, wanted: float, ratio: float, unit: str
-) -> Drawn:
+def power_chart(curves: Mapping[float, PowerCurve], alpha: float, wanted: float, ratio: float, unit: str) -> Drawn:
     """Predicted power over the rows or images tested, at each level."""
     most = max(float(curve.sizes[-1]) for curve in curves.values())
     least = min(float(curve.sizes[0]) for curve in curves.values())
     panel = Panel.of((least, most), (0.0, 1.0), left=40, top=2.4 * _TEXT_ROW, log=True)
     here = next(iter(curves.values())).here
 
-    def drawn(curve: views.PowerCurve) -> Drawn:
+    def drawn(curve: PowerCurve) -> Drawn:
         band = panel.path([*curve.sizes, *curve.sizes[::-1]], [*curve.high, *curve.low[::-1]], close=True)
         parts = [
             element("path", d=band, class_="band"),
@@ -277,7 +275,7 @@ def training_chart(log: TrainingLog, held_out: float | None) -> Drawn:
     return panel.picture(alt, *parts)
 
 
-def marginal_chart(marginal: views.Marginal) -> Drawn:
+def marginal_chart(marginal: Marginal) -> Drawn:
     """One column in X and in Y: two densities, or two bars for each level."""
     if isinstance(marginal.at, tuple):
         return _share_chart(marginal)
@@ -296,7 +294,7 @@ def marginal_chart(marginal: views.Marginal) -> Drawn:
     return panel.picture(alt, *parts, panel.x_axis("", ticks=panel.x.ticks(4)))
 
 
-def _share_chart(marginal: views.Marginal, most: int = 7) -> Drawn:
+def _share_chart(marginal: Marginal, most: int = 7) -> Drawn:
     """Two bars for each level; the `most` common ones."""
     common = np.argsort(-(marginal.x + marginal.y), kind="stable")[:most]
     common = common[(marginal.x + marginal.y)[common] > 0]
@@ -320,7 +318,7 @@ def _share_chart(marginal: views.Marginal, most: int = 7) -> Drawn:
     return panel.picture(f"Shares of the levels of {marginal.name} in X and in Y: {shares}.", *parts)
 
 
-def map_chart(drawn: views.PointMap, field: views.Field | None, **attributes: object) -> Drawn:
+def map_chart(drawn: PointMap, field: Field | None, **attributes: object) -> Drawn:
     """Points coloured by the witness, circles for X and diamonds for Y, on its field where there is one."""
     panel = _map_panel(drawn)
     parts = [] if field is None else [_bands(panel, field, drawn.largest)]
@@ -336,7 +334,7 @@ def map_chart(drawn: views.PointMap, field: views.Field | None, **attributes: ob
     return panel.picture(alt, _map_axes(panel, drawn), element("g", *parts, class_="points"), **attributes)
 
 
-def contour_chart(drawn: views.PointMap, centres: NDArray[np.float64], fields: Sequence[views.Field]) -> Drawn:
+def contour_chart(drawn: PointMap, centres: NDArray[np.float64], fields: Sequence[Field]) -> Drawn:
     """Contours of the kernel around its centres, with the points of both samples."""
     panel = _map_panel(drawn)
     parts = [
@@ -345,7 +343,7 @@ def contour_chart(drawn: views.PointMap, centres: NDArray[np.float64], fields: S
         if inside
     ]
     for field in fields:
-        outlines = _outlines(panel, field, views.KERNEL_LEVELS, filled=False)
+        outlines = _outlines(panel, field, KERNEL_LEVELS, filled=False)
         parts += [element("path", d=outline, class_="contour") for outline in outlines]
     for x, y in zip(panel.x(centres[:, 0]).tolist(), panel.y(centres[:, 1]).tolist(), strict=True):
         cross = f"M{_number(x - 4)} {_number(y)}h8M{_number(x)} {_number(y - 4)}v8"
@@ -354,7 +352,7 @@ def contour_chart(drawn: views.PointMap, centres: NDArray[np.float64], fields: S
     return panel.picture(alt, _map_axes(panel, drawn), *parts)
 
 
-def map_places(drawn: views.PointMap) -> list[tuple[float, float]]:
+def map_places(drawn: PointMap) -> list[tuple[float, float]]:
     """Where `map_chart` puts the points, in its units."""
     return [(round(x, 1), round(y, 1)) for x, y in _places(_map_panel(drawn), drawn)]
 
@@ -365,13 +363,13 @@ def witness_classes(colours: NDArray[np.float64]) -> list[int]:
     return [int(shade) for shade in classes]
 
 
-def _map_panel(drawn: views.PointMap) -> Panel:
+def _map_panel(drawn: PointMap) -> Panel:
     if drawn.in_plane:
         return Panel.of(*drawn.limits, height=450, left=46, top=26, bottom=48)
     return Panel.of(*drawn.limits, height=420, left=1, right=1, top=1, bottom=30)
 
 
-def _map_axes(panel: Panel, drawn: views.PointMap) -> Drawn:
+def _map_axes(panel: Panel, drawn: PointMap) -> Drawn:
     if drawn.in_plane:
         up = element("text", f"↑ {_short(drawn.axes[1], 50)}", x=panel.x.start - 6, y=14.0, class_="label")
         return together([panel.x_axis(_short(drawn.axes[0], 50)), panel.y_axis(), up])
@@ -382,7 +380,7 @@ def _map_axes(panel: Panel, drawn: views.PointMap) -> Drawn:
     return together([frame, label])
 
 
-def _places(panel: Panel, drawn: views.PointMap) -> list[tuple[float, float]]:
+def _places(panel: Panel, drawn: PointMap) -> list[tuple[float, float]]:
     x, y = drawn.positions.T
     return list(zip(panel.x(x).tolist(), panel.y(y).tolist(), strict=True))
 
@@ -392,7 +390,7 @@ def _circle(x: float, y: float, radius: int) -> str:
     return f"M{_number(x - radius)} {_number(y)}{half} {2 * radius} 0{half}-{2 * radius} 0"
 
 
-def _bands(panel: Panel, field: views.Field, largest: float) -> Drawn:
+def _bands(panel: Panel, field: Field, largest: float) -> Drawn:
     """The field as filled contours, in the classes of the points."""
     edges = np.linspace(-1, 1, WITNESS_CLASSES + 1) * largest
     edges[0], edges[-1] = min(edges[0], field.values.min()) - 1e-12, max(edges[-1], field.values.max()) + 1e-12
@@ -401,7 +399,7 @@ def _bands(panel: Panel, field: views.Field, largest: float) -> Drawn:
     return together(shades)
 
 
-def _outlines(panel: Panel, field: views.Field, levels: Sequence[float], *, filled: bool) -> list[str]:
+def _outlines(panel: Panel, field: Field, levels: Sequence[float], *, filled: bool) -> list[str]:
     """For each level the contour as a path; for each gap between levels the region, if `filled`."""
     from matplotlib.figure import Figure
 

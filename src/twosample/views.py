@@ -68,7 +68,7 @@ class Null:
     threshold: Callable[[float], float | None]
 
 
-def null(result: TwoSampleResult) -> Null:
+def null_of(result: TwoSampleResult) -> Null:
     """The null distribution of a test."""
     values = np.asarray(result.null_distribution, dtype=np.float64)
     threshold: Callable[[float], float | None]
@@ -129,7 +129,7 @@ class PowerCurve:
     needed: int | None
 
 
-def power_curve(predicted: PredictedPower, *, power: float = 0.9, alpha: float = ALPHA) -> PowerCurve:
+def power_over_sizes(predicted: PredictedPower, *, power: float = 0.9, alpha: float = ALPHA) -> PowerCurve:
     """The predicted power from a few points to more than it takes."""
     n, m = predicted.sizes
     ratio = m / n
@@ -167,7 +167,7 @@ class Marginal:
     y: Array
 
 
-def marginal(result: TwoSampleResult, name: str) -> Marginal:
+def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
     """How one column of a table is distributed in each of the held-out samples."""
     fitted, samples = held_out(result)
     found = {column.name: (column, place) for column, place in places(samples.schema)}
@@ -464,7 +464,7 @@ def shades(images: Sequence[NDArray[np.generic]]) -> list[NDArray[np.uint8]]:
 # Common to all.
 
 
-def fewer(result: TwoSampleResult, most: int, rng: RNGLike | None = None) -> TwoSampleResult:
+def on_fewer_points(result: TwoSampleResult, most: int, rng: RNGLike | None = None) -> TwoSampleResult:
     """The same fitted test on at most `most` held-out points of each sample, drawn at random.
 
     A part of a sample of independent points is one too, so what is exact for all points is exact for these.
