@@ -63,20 +63,24 @@ _OWN = "own"  # stands for the class of a part that is not ours
 
 Form = Mapping[str, Any]
 Positive = Annotated[float, "positive"]
-_RADIAL: Form = {"factor": Positive, "log_bandwidth": nn.Parameter}
+# Tensors with the numbers of dimensions they may have; one that is yet to get its size is an empty vector.
+Scalar, Vector = Annotated[nn.Parameter, 0], Annotated[nn.Parameter, 1]
+Matrix, Points = Annotated[nn.Parameter, 1, 2], Annotated[nn.Parameter, 1, 2, 4]
+ScalarBuffer, VectorBuffer = Annotated[Tensor, 0], Annotated[Tensor, 1]
+_RADIAL: Form = {"factor": Positive, "log_bandwidth": Scalar}
 
 MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
     {
         Gaussian: _RADIAL,
         InverseMultiquadric: _RADIAL,
         Laplace: _RADIAL,
-        ARDGaussian: {"kernel": Gaussian, "log_widths": nn.Parameter},
+        ARDGaussian: {"kernel": Gaussian, "log_widths": Vector},
         Linear: {},
         Sign: {},
         Probability: {},
         OnFeatures: {"featurizer": nn.Module, "kernel": Kernel},
-        DeepKernel: {"featurizer": nn.Module, "kappa": Kernel, "q": Kernel, "logit_eps": nn.Parameter},
-        WeightedSum: {"kernels": nn.ModuleList, "log_weights": nn.Parameter},
+        DeepKernel: {"featurizer": nn.Module, "kappa": Kernel, "q": Kernel, "logit_eps": Scalar},
+        WeightedSum: {"kernels": nn.ModuleList, "log_weights": Vector},
         MLP: {
             "inputs": int | None,
             "width": int | None,
@@ -85,14 +89,14 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
             "maps": nn.ModuleList,
             "fresh": bool,
         },
-        ResidualMLP: {"mlp": MLP, "log_widths": nn.Parameter, "out": nn.Parameter},
+        ResidualMLP: {"mlp": MLP, "log_widths": Vector, "out": Matrix},
         ConvNet: {
             "shape": tuple[int, int, int] | None,
             "width": int,
             "channels": tuple[int, ...],
             "normalisation": Literal["frozen", "batch"],
             "ranks": bool,
-            "levels": Tensor,
+            "levels": VectorBuffer,
             "body": nn.Sequential,
             "head": nn.Module,
             "fresh": bool,
@@ -100,9 +104,9 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
         Classifier: {"featurizer": nn.Module | None, "head": nn.Module | None},
         AutoFeaturizer: {"residual": bool, "network": nn.Module | None},
         Frozen: {"network": nn.Module},
-        Bounded: {"featurizer": nn.Module, "scale": Tensor},
+        Bounded: {"featurizer": nn.Module, "scale": ScalarBuffer},
         MeanEmbedding: {
-            "locations": nn.Parameter,
+            "locations": Points,
             "kernel": Kernel,
             "fixed": bool,
             "select": bool,
@@ -112,8 +116,8 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
             "_median": float,
         },
         SmoothCharacteristic: {
-            "frequencies": nn.Parameter,
-            "log_width": nn.Parameter,
+            "frequencies": Matrix,
+            "log_width": Scalar,
             "count": int,
             "given": bool,
             "_open": bool,
@@ -121,7 +125,7 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
         },
     }
 )
-"""Every attribute of our modules, by class; a `Tensor` is a buffer."""
+"""Every attribute of our modules, by class."""
 
 _OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
 _STATISTICS = (MMD, HotellingT2)
@@ -134,7 +138,7 @@ _CONTAINERS = (nn.ModuleList, nn.Sequential)
 _NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
 _ACTIVATIONS = (nn.ELU, nn.GELU, nn.LeakyReLU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Tanh)
 _POOLING = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.MaxPool2d)
-_MAPS = (nn.Conv1d, nn.Conv2d, nn.Dropout, nn.Flatten, nn.Identity, nn.Linear)
+_MAPS = (nn.Conv1d, nn.Conv2d, nn.Dropout, nn.Flatten, nn.Identity, nn.Linear, nn.Unflatten)
 LAYERS: tuple[type[nn.Module], ...] = (*_MAPS, *_NORMALISATIONS, *_ACTIVATIONS, *_POOLING)
 """Parts of torch's, whose form is the signature of their constructor."""
 
@@ -199,8 +203,13 @@ def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> 
     return fitted
 
 
+def _kind(hint: Any) -> Any:
+    """The type without what is said about it."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _tensors_of(form: Form) -> set[str]:
-    return {name for name, hint in form.items() if hint in (Tensor, nn.Parameter)}
+    return {name for name, hint in form.items() if _kind(hint) in (Tensor, nn.Parameter)}
 
 
 def _within(place: str, name: str) -> str:
@@ -300,8 +309,8 @@ class _Reader:
             return self._tuple(data, options, place)
         if hint in _PLAIN:
             return _PLAIN[hint](data, place)
-        if hint in (Tensor, nn.Parameter):
-            return self._tensor(place)
+        if _kind(hint) in (Tensor, nn.Parameter):
+            return self._tensor(place, dimensions=options[1:])
         return self._part(data, hint, place)
 
     def _any_of(self, data: Any, options: tuple[Any, ...], place: str) -> Any:
@@ -320,19 +329,18 @@ class _Reader:
         pairs = zip(data, kinds, strict=True)
         return tuple(self.value(each, kind, _within(place, str(n))) for n, (each, kind) in enumerate(pairs))
 
-    def _tensor(self, place: str, expected: Tensor | None = None) -> Tensor:
-        """The tensor of a place, like the one that is expected there."""
+    def _tensor(self, place: str, like: Tensor | None = None, dimensions: tuple[int, ...] = ()) -> Tensor:
+        """The tensor of a place, like another one or of so many dimensions where that is said."""
         if place not in self.tensors:
             raise InputError(f"the tensor {place} is missing.")
         tensor = self.tensors.pop(place).clone()  # to where torch puts its tensors: sums depend on alignment
-        floating = expected is None or expected.is_floating_point()
+        floating = like is None or like.is_floating_point()
         # Scales are kept as logarithms: of one that is open, nan; of a weight of zero, minus infinity.
         logarithm = place.rpartition(".")[2].startswith("log")
         if tensor.is_floating_point() != floating or not (logarithm or torch.isfinite(tensor).all()):
             raise InputError(f"the tensor {place} holds what are no numbers, or numbers of another kind.")
-        if expected is not None and tensor.shape != expected.shape:
-            shapes = f"{tuple(tensor.shape)}, but its layer takes {tuple(expected.shape)}"
-            raise InputError(f"the tensor {place} has the shape {shapes}.")
+        if (dimensions and tensor.ndim not in dimensions) or (like is not None and tensor.shape != like.shape):
+            raise InputError(f"the tensor {place} has the shape {tuple(tensor.shape)}, which is not one of its part.")
         return tensor
 
     def _part(self, data: Any, hint: Any, place: str) -> Any:
@@ -367,7 +375,7 @@ class _Reader:
         needed = [name for name, default in _SETTINGS[made].items() if default is inspect.Parameter.empty]
         module: nn.Module = made(**{name: found[name] for name in needed})
         for name, hint in form.items():
-            setattr(module, name, nn.Parameter(found[name]) if hint is nn.Parameter else found[name])
+            setattr(module, name, nn.Parameter(found[name]) if _kind(hint) is nn.Parameter else found[name])
         return module
 
     def _container(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:

@@ -125,7 +125,7 @@ def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str
     return {
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "twosample": __version__,
-        "torch": torch.__version__,
+        "torch": torch.__version__.partition("+")[0],
         "numpy": np.__version__,
         "python": platform.python_version(),
         "device": next((parameter.device.type for parameter in fitted.representation.parameters()), "cpu"),
