@@ -67,6 +67,7 @@ VARIANTS = {  # what was tried beside the defaults, of mmd-d where nothing else 
     "plain MLP": lambda: twosample.mmd_d(twosample.MLP()),
     "scales at 3e-2": lambda: twosample.mmd_d(scale_rate=3e-2),
     "batches of 128": lambda: twosample.mmd_d(batch_size=128),
+    "batches of 256": lambda: twosample.mmd_d(batch_size=256),
     "batches of 512": lambda: twosample.mmd_d(batch_size=512),
     "a fifth for early stopping": lambda: twosample.mmd_d(validation_fraction=0.2),
     "pixels without ranks": lambda: twosample.mmd_d(twosample.ConvNet()),

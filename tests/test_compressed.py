@@ -61,7 +61,7 @@ def test_it_is_the_mmd_of_the_projected_kernel_whatever_the_labels(name, n, m, b
 def test_with_every_point_a_landmark_it_is_the_mmd_itself(dtype):
     samples, kernel = two_samples(12, 9, dtype=dtype), make("gaussian", dtype)
     plan = Permutation(50)
-    cut, found = prepared(kernel, samples, MMD("compressed"), plan)  # 500 landmarks if there were as many points
+    cut, found = prepared(kernel, samples, MMD("compressed"), plan)  # 1000 landmarks if there were as many points
     shuffles = plan.shuffles(cut, seeded(2))
     biased = MMD("biased")
     expected = biased.evaluate(biased.prepare(kernel, samples, cut, seeded(3)), shuffles) - found.excess

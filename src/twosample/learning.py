@@ -28,6 +28,7 @@ R = TypeVar("R", bound=nn.Module)
 
 _BATCH_VALUES = 2**17  # in a batch of one sample, beyond its first 256 points
 
+_BATCH_LEAST, _BATCH_MOST = 256, 1024
 CHECK_EVERY = 20
 """Steps between two looks at the values: each look makes an accelerator wait."""
 
@@ -56,7 +57,8 @@ class Learning:
         Number of steps.
     batch_size
         Points of each sample in a step; samples of one size that is no larger are used whole. Batches of more than 256
-        are made smaller where points have many values, such as pixels.
+        are made smaller where points have many values, such as pixels. None means a quarter of the smaller sample, but
+        from 256 to 1024: more points take larger batches to learn from, and repay the time.
     learning_rate
         Where the learning rate of networks starts.
     scale_rate
@@ -80,7 +82,7 @@ class Learning:
     objective: Objective = PowerCriterion()
     train_fraction: float = 0.5
     steps: int = 300
-    batch_size: int = 256
+    batch_size: int | None = None
     learning_rate: float = 5e-4
     scale_rate: float = 1e-2
     validation_fraction: float = 0.0
@@ -93,6 +95,8 @@ class Learning:
     def __post_init__(self) -> None:
         for name, least in (("steps", 0), ("batch_size", 2), ("patience", 1), ("restarts", 1)):
             value = getattr(self, name)
+            if name == "batch_size" and value is None:
+                continue
             if not isinstance(value, Integral) or value < least:
                 raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
         if not 0 < self.train_fraction < 1:
@@ -219,7 +223,7 @@ def _start_kernel(
     found = kernel.open_bandwidth()
     kernel.start(samples.pooled(), generator)
     if isinstance(kernel, WeightedSum) and isinstance(learning.objective, PowerCriterion):
-        x, y = _some(samples, learning.batch_size, generator)
+        x, y = _some(samples, _batch_size(samples, learning), generator)
         kernel.set_weights(learning.objective.best_weights(kernel, x, y, memory=memory))
     if found is None:
         return
@@ -296,7 +300,7 @@ class _Run:
             return
         optimiser = torch.optim.Adam(_parameter_groups(representation, learning))
         rates = [group["lr"] for group in optimiser.param_groups]
-        batches = _batches(self.train, learning.batch_size, self.generator)
+        batches = _batches(self.train, _batch_size(self.train, learning), self.generator)
         pending: list[Tensor] = []
         began = time.monotonic()
         self._validate(0)
@@ -385,10 +389,14 @@ def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dic
     return [{"params": parameters, "lr": rate} for rate, parameters in groups.items()]
 
 
+def _batch_size(samples: Samples, learning: Learning) -> int:
+    return learning.batch_size or max(_BATCH_LEAST, min(_BATCH_MOST, min(samples.sizes) // 4))
+
+
 def _batches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of equal size from both samples, each walking through its own random order again and again."""
     n, m = samples.sizes
-    size = min(size, n, m, max(256, _BATCH_VALUES // samples.x[0].numel()))
+    size = min(size, n, m, max(_BATCH_LEAST, _BATCH_VALUES // samples.x[0].numel()))
     if n == m == size:
         while True:
             yield samples.x, samples.y

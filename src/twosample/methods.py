@@ -92,7 +92,7 @@ def mmd_block(
     permutations: int = 999,
     **learning: Any,
 ) -> TwoSampleTest:
-    """MMD with a deep kernel, averaged over blocks of points: for samples of millions, at some loss of power.
+    """MMD with a deep kernel, averaged over blocks of points: the published way to millions, at much loss of power.
 
     [Zaremba2013]. Exact by swaps of pairs, which leave out points without a partner; with `asymptotic`, the normal law
     of the mean of the blocks.
@@ -109,7 +109,7 @@ def mmd_block(
 def mmd_compressed(
     featurizer: nn.Module | None = None, *, landmarks: int | None = None, permutations: int = 999, **learning: Any
 ) -> TwoSampleTest:
-    """MMD with a deep kernel, projected onto a few landmarks: for samples of millions, at little loss of power.
+    """MMD with a deep kernel, projected onto a few landmarks: for samples of millions, at some loss of power.
 
     [Chatalic2025]. Exact by permutations of samples of any sizes, in a time that grows with the points; options as in
     `mmd_d`.
@@ -316,8 +316,10 @@ ABOUT: Mapping[str, About] = MappingProxyType(
         "mmd-median": About(
             "differences as wide as the data, all points tested", "none; n^2", "permutations", "Gretton2012"
         ),
-        "mmd-block": About("millions of points, at some loss", "batches; n^1.5", "swaps, or normal law", "Zaremba2013"),
-        "mmd-compressed": About("millions of points, at little loss", "batches; n", "permutations", "Chatalic2025"),
+        "mmd-block": About(
+            "millions of points as published, at much loss", "batches; n^1.5", "swaps, or normal law", "Zaremba2013"
+        ),
+        "mmd-compressed": About("millions of points, at some loss", "batches; n", "permutations", "Chatalic2025"),
         "me": About("where samples differ, any size", "n; n", "permutations, or chi-squared", "Jitkrittum2016"),
         "scf": About("fine periodic structure, any size", "n; n", "permutations, or chi-squared", "Jitkrittum2016"),
         "c2st-s": About("an accuracy, easy to explain", "batches; n", "permutations, or binomial law", "LopezPaz2017"),

@@ -206,14 +206,14 @@ class MMD(Statistic):
         U-statistic of [Liu2020], equal sizes only, which leaves out the terms k(X_i, Y_i). "block": the average over
         blocks of points [Zaremba2013], in a time that grows more slowly than the square of the points; weaker.
         "compressed": that of the kernel projected onto a few of the pooled points, the landmarks, drawn blind to labels
-        [Chatalic2025]: a time that grows with the points, any sizes, and little power lost.
+        [Chatalic2025]: a time that grows with the points, any sizes, some power lost.
     alternative
         "greater", for the one score of a classifier: the sign of mean score of X - mean score of Y is kept, so that
         only a classifier that is right more often than not speaks against P = Q.
     block_size
         Points of each sample in a block; None means the square root of the smaller sample's size.
     landmarks
-        How many, for "compressed"; None means 500, or the square root of the number of points if that is more.
+        How many, for "compressed"; None means 1000, or the square root of the number of points if that is more.
     """
 
     estimator: Estimator = "unbiased"
@@ -430,7 +430,7 @@ class MMD(Statistic):
         """
         z = kernel.centred(z)
         order = torch.randperm(n + m, generator=generator).to(z[0].device)
-        count = min(self.landmarks or max(500, math.isqrt(n + m)), n + m)
+        count = min(self.landmarks or max(1000, math.isqrt(n + m)), n + m)
         left, right = kernel.sides(z)
         landmarks = tuple(part[order[:count]] for part in right)
 
