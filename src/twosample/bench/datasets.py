@@ -108,11 +108,8 @@ def higgs(
         raise InputError(f"columns is {columns!r}; it must be 'jet_phi' or 'all'.")
     path = sources.on_hand(sources.HIGGS.compact, folder) or _compacted_higgs(folder)
     label, names = formats.read_arrays(path, ("label", "columns"))
-    wanted = [
-        number
-        for number, name in enumerate(names)
-        if columns == "all" or name in [f"jet_{j}_phi" for j in (1, 2, 3, 4)]
-    ]
+    angles = {f"jet_{jet}_phi" for jet in (1, 2, 3, 4)}
+    wanted = [number for number, name in enumerate(names) if columns == "all" or name in angles]
     rows = formats.read_columns(path, "features", wanted)
     return rows[label == 0], rows[label == 1]
 

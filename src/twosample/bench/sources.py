@@ -42,7 +42,7 @@ def _mnist(name: str, sha256: str, size: int) -> RemoteFile:
 
 HIGGS = Source(
     "higgs",
-    "11,000,000 simulated collisions, 28 columns: background and signal",
+    "simulated collisions, background and signal, in 28 columns; 11,000,000 as published",
     "UCI Machine Learning Repository, doi 10.24432/C5V312 (Baldi, Sadowski and Whiteson 2014)",
     "CC BY 4.0",
     "higgs/higgs.npz",
@@ -93,7 +93,10 @@ CIFAR10 = Source(
     (
         RemoteFile(
             "cifar-10-binary.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz",
+            ),
             "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             170_052_171,
         ),
