@@ -87,11 +87,16 @@ class Numbers:
 
 def numbers(setting: Setting, *, stated: bool = False) -> Numbers:
     """Those of the code, or `stated` in the paper, for a setting."""
-    found = _NUMBERS[setting.data]
+    found = _NUMBERS[_kind(setting)]
     if setting.data == "hdgm":  # scales in proportion to the dimensions
         d = setting.dimension or 10
         found = dataclasses.replace(found, s_q=2.0 * d, gaussian_s=2 * d * _HDGM_DRAW)
-    return dataclasses.replace(found, **STATED.get(setting.data, {})) if stated else found
+    return dataclasses.replace(found, **STATED.get(_kind(setting), {})) if stated else found
+
+
+def _kind(setting: Setting) -> str:
+    """The data set, or the one that it stands in for."""
+    return setting.data.partition("-")[0]
 
 
 _HDGM_DRAW = 0.1285  # the uniform number that their fixed seed gives, times 2 d
@@ -121,7 +126,7 @@ _IMAGE_BATCH = 100  # of each sample
 def build(method: str, setting: Setting, numbers: Numbers, X: Any, Y: Any, *, permutations: int) -> TwoSampleTest:
     """The test of a method as the authors set it up for the training samples X and Y."""
     authors = _Authors(setting, numbers, X, Y)
-    if method in ("me", "scf"):
+    if method in ("me", "scf", "me-1"):
         return TwoSampleTest(*authors.features(method), HotellingT2(paired=True), Asymptotic(), name=method)
     if method in ("c2st-s", "c2st-l"):
         parts = authors.classifier("S+C" if method == "c2st-s" else "L+C")
@@ -137,7 +142,7 @@ class _Authors:
         self.setting, self.numbers = setting, numbers
         self.samples = as_samples(X, Y)
         self.scaling = Scaling.of(self.samples)
-        self.images = _IMAGES.get(setting.data)
+        self.images = _IMAGES.get(_kind(setting))
 
     def units(self) -> TheirUnits:
         """Points as they see them."""
@@ -223,7 +228,8 @@ class _Authors:
 
     def features(self, method: str) -> tuple[nn.Module, Learning]:
         """ME and SCF, trained in one go."""
-        return AsPublished(self.units(), method, self.numbers.locations), Learning(Noncentrality(), steps=0)
+        kind, count = ("me", 1) if method == "me-1" else (method, self.numbers.locations)
+        return AsPublished(self.units(), kind, count), Learning(Noncentrality(), steps=0)
 
     def seen(self, network: nn.Module) -> nn.Module:
         """A network that sees points in their units."""

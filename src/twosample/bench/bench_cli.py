@@ -1,13 +1,15 @@
-"""`twosample bench`: run the experiments of the paper, see how far they are, show them as tables and figures."""
+"""Run the experiments of the paper, see how far they are, show them as tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._console import sentences
+from ..errors import InputError
 from .experiments import EXPERIMENTS, experiment
 
 if TYPE_CHECKING:
@@ -20,18 +22,27 @@ _GO_ON = "what was finished is kept; run the same command again to go on."
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An experiment that 'twosample bench list' lists.")]
 Trials = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Training sets of each cell; the paper has 10.")]
 Tests = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Test sets of each trial; the paper has 100.")]
-Methods = Annotated[str, typer.Option(metavar="A,B", help="Only these methods; by default all of the experiment.")]
-Settings = Annotated[str, typer.Option(metavar="A,B", help="Only these settings, such as n_b=40,n_b=100.")]
-Recipe = Annotated[str, typer.Option(metavar="NAME", help="How methods are set up: default or paper.")]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="How methods are set up: default, paper (the authors' code) or stated (its text)."
+    ),
+]
 Results = Annotated[str, typer.Option(metavar="FOLDER", help="Where results are kept.")]
 
 
 def build() -> typer.Typer:
     """The commands, to be added to the application."""
+    from . import data_cli
+
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=__doc__)
     app.command("list")(show)
     app.command("run")(run)
     app.command("status")(status)
+    app.command("table")(table)
+    app.command("figure")(figure)
+    app.command("pages")(pages)
+    app.add_typer(data_cli.build(), name="data")
     return app
 
 
@@ -53,8 +64,10 @@ def run(
     name: Name,
     trials: Trials = 10,
     tests: Tests = 100,
-    methods: Methods = "",
-    settings: Settings = "",
+    methods: Annotated[
+        str, typer.Option(metavar="A,B", help="Only these methods; by default all of the experiment.")
+    ] = "",
+    settings: Annotated[str, typer.Option(metavar="A,B", help="Only these settings, such as n_b=40,n_b=100.")] = "",
     recipe: Recipe = "default",
     workers: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=1, help="Processes; by default one for each core.")
@@ -83,33 +96,49 @@ def run(
 
     with sentences(interrupted=_GO_ON):
         check(recipe)
-        chosen = experiment(name).cells(_words(methods), _words(settings))
-        wanted = running.wanted(chosen, recipe, trials, tests)
-        store = Store(results)
+        if workers is not None and scheduler is not None:
+            raise InputError(
+                "--workers starts processes here, --scheduler has workers elsewhere; leave out one of them."
+            )
+        cells = experiment(name).cells(_words(methods), _words(settings))
+        wanted, store = running.wanted(cells, recipe, trials, tests), Store(results)
+        store.check()
         known = store.records(*running.experiments_of(wanted))
         todo = running.missing(wanted, known)
         typer.echo(f"{name}, {recipe}: {len(wanted) - len(todo)} of {len(wanted)} trials are there.", err=True)
-        if not todo:
-            return
-        left = list(todo)
-
-        def done(trial: Trial, outcome: Record | Failure) -> None:
-            left.remove(trial)
-            if isinstance(outcome, running.Failure):
-                typer.echo(f"failed: {trial}: {outcome.reason}.", err=True)
-                return
-            known.append(outcome)
-            if not quiet:
-                typer.echo(
-                    _line(outcome, len(wanted) - len(left), len(wanted), _time_left(left, known, at_once)), err=True
-                )
-
-        with running.a_client(workers, scheduler) as client:
-            at_once = max(1, sum(client.ncores().values()))
-            failures = running.run(todo, store, client, local=scheduler is None, done=done)
+        failures = []
+        if todo:
+            with running.client_of(workers, scheduler) as client:
+                say = _Progress(todo, known, len(wanted), sum(client.ncores().values()), quiet)
+                failures = running.run(todo, store, client, local=scheduler is None, done=say.done)
     if failures:
         typer.echo(f"{len(failures)} of {len(todo)} trials failed; run the same command again to try them.", err=True)
         raise typer.Exit(2)
+
+
+class _Progress:
+    """Says what became of each trial, how many there are, and how long the others will take."""
+
+    def __init__(
+        self, todo: Sequence[Trial], known: Sequence[Record], total: int, at_once: int, quiet: bool = False
+    ) -> None:
+        self.left, self.known, self.total = list(todo), list(known), total
+        self.at_once, self.quiet = max(1, at_once), quiet
+
+    def done(self, trial: Trial, outcome: Record | Failure) -> None:
+        """Take note of a trial that has ended."""
+        from .store import Record
+
+        self.left.remove(trial)
+        if not isinstance(outcome, Record):
+            typer.echo(f"failed: {trial}: {outcome.reason}.", err=True)
+            return
+        self.known.append(outcome)
+        if not self.quiet:
+            number = self.total - len(self.left)
+            rejected = f"{outcome.rejections}/{outcome.tests} rejected in {outcome.cpu_seconds:.1f} s of CPU time"
+            left = time_left(self.left, self.known, self.at_once)
+            typer.echo(f"[{number}/{self.total}] {trial}: {rejected}; {left} left", err=True)
 
 
 def status(
@@ -118,7 +147,7 @@ def status(
     recipe: Recipe = "default",
     results: Results = "results",
 ) -> None:
-    """How many trials of every experiment are there, and how long the others take by what was measured.
+    """Show how many trials of every experiment are there, and how long the others take by what was measured.
 
     \b
     Example:
@@ -130,27 +159,108 @@ def status(
 
     with sentences():
         check(recipe)
-        store = Store(results)
-        known = store.records(*EXPERIMENTS)
+        known = Store(results).records(*EXPERIMENTS)
         for each in EXPERIMENTS.values():
             wanted = running.wanted(each.cells(), recipe, trials, tests)
             todo = running.missing(wanted, known)
-            left = f", {_time_left(todo, known, 1)} of CPU time left" if todo else ""
+            left = f", {time_left(todo, known, 1)} of CPU time left" if todo else ""
             typer.echo(f"{each.name:<24} {len(wanted) - len(todo):>5} of {len(wanted)} trials{left}")
+
+
+def time_left(todo: Sequence[Trial], known: Sequence[Record], at_once: int) -> str:
+    """How long trials will take, in words, if so many are done at a time."""
+    from .running import duration, seconds_left
+
+    seconds, unknown = seconds_left(todo, known)
+    if unknown == len(todo) > 0:
+        return "an unknown time"
+    return ("at least " if unknown else "") + duration(seconds / at_once)
+
+
+def table(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or t-tests.")],
+    recipe: Annotated[str, typer.Option(metavar="A,B", help="Only these recipes; by default all that were run.")] = "",
+    format: Annotated[str, typer.Option(metavar="NAME", help="markdown, latex or csv.")] = "markdown",
+    write: Annotated[str | None, typer.Option(metavar="FILE", help="Write it there instead of showing it.")] = None,
+    results: Results = "results",
+) -> None:
+    """Show our numbers beside the published ones, with their standard errors and the difference in these.
+
+    \b
+    Examples:
+      twosample bench table higgs-power
+      twosample bench table ablation --format latex --write ablation.tex
+    """
+    from .recipes import RECIPES, check
+    from .store import Store
+    from .tables import needed
+    from .tables import table as tabled
+
+    with sentences():
+        for each in _words(recipe):
+            check(each)
+        text = tabled(name, Store(results).records(*needed(name)), format, _words(recipe) or RECIPES)
+        if write is None:
+            typer.echo(text, nl=False)
+        else:
+            Path(write).write_text(text)
+
+
+def figure(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="An experiment, or figure-1, figure-2, figure-3, digits, cifar or locations."
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="PNG, PDF or SVG; by default NAME.png.")
+    ] = None,
+    recipe: Recipe = "default",
+    results: Results = "results",
+) -> None:
+    """Draw an experiment as the paper does, with the published numbers as hollow marks.
+
+    \b
+    Examples:
+      twosample bench figure figure-2 -o blob.pdf
+      twosample bench figure higgs-power
+    """
+    import torch
+
+    from . import figures
+    from .recipes import check
+    from .store import Store
+
+    with sentences():
+        check(recipe)
+        torch.set_num_threads(1)  # as in trials, so that what is learned for a figure is what they learn
+        drawn = figures.draw(name, Store(results).records(*figures.needed(name)), recipe)
+        figures.save(drawn, output or f"{name}.png")
+        typer.echo(f"{output or f'{name}.png'} is written.", err=True)
+
+
+def pages(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the pages are, such as docs/reproduction.")],
+    results: Results = "results",
+    draw: Annotated[bool, typer.Option("--figures", help="Draw the figures of experiments, too.")] = False,
+) -> None:
+    """Write a page for each experiment that has results, and fill in the summary of the README there.
+
+    \b
+    Example:
+      twosample bench pages docs/reproduction --figures
+    """
+    from .pages import write_figures, write_pages
+    from .store import Store
+
+    with sentences():
+        store = Store(results)
+        written = write_pages(Path(folder), store)
+        if draw:
+            written += write_figures(Path(folder), store)
+        typer.echo(f"{len(written)} files are written to {folder}.", err=True)
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _line(record: Record, number: int, total: int, left: str) -> str:
-    rate = f"{record.rejections}/{record.tests} rejected"
-    where = f"{record.setting} {record.method} {record.recipe} #{record.trial}"
-    return f"[{number}/{total}] {where}: {rate} in {record.cpu_seconds:.1f} s; {left} left"
-
-
-def _time_left(todo: Iterable[Trial], known: Iterable[Record], at_once: int) -> str:
-    from .running import duration, seconds_left
-
-    seconds, unknown = seconds_left(todo, known)
-    return ("at least " if unknown else "") + duration(seconds / at_once)

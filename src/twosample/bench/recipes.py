@@ -7,11 +7,15 @@ stated    as the paper's text says, where that differs from the code
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .. import methods
+from .._random import Streams
 from ..errors import InputError
-from ..two_sample import TwoSampleTest
+from ..locations import How, locations
+from ..two_sample import FittedTest, TwoSampleTest
 from . import authors
 from .experiments import Setting
 
@@ -27,6 +31,21 @@ def check(recipe: str) -> None:
         raise InputError(f"there is no recipe {recipe!r}; use one of {', '.join(RECIPES)}.")
 
 
+LOCATIONS: Mapping[str, How] = MappingProxyType({"deep-me-trained": "trained", "deep-me-selected": "selected"})
+"""Tests at one location, found with the kernel that mmd-d has trained."""
+
+
+def fit(method: str, recipe: str, setting: Setting, X: Any, Y: Any, streams: Streams) -> FittedTest:
+    """The test of a method, fitted on the training samples X and Y."""
+    first = "mmd-d" if method in LOCATIONS else method
+    test = build(first, recipe, setting, X, Y)
+    fitted = test.fit(X, Y, rng=streams.numpy("fit"), device="cpu", progress=False)
+    if method not in LOCATIONS:
+        return fitted
+    how, rng = LOCATIONS[method], streams.numpy("locations")
+    return locations(fitted, X, Y, 1, how=how, permutations=PERMUTATIONS, rng=rng, progress=False).fitted
+
+
 def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSampleTest:
     """The test of a method, to be fitted on the training samples X and Y."""
     check(recipe)
@@ -39,4 +58,6 @@ def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSamp
 def _default(method: str) -> TwoSampleTest:
     if method in methods.ABLATIONS:
         return methods.ablation(method, permutations=PERMUTATIONS)
+    if method == "me-1":
+        return methods.me(1, permutations=PERMUTATIONS)
     return methods.METHODS[method](permutations=PERMUTATIONS)

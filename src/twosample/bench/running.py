@@ -200,7 +200,7 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
 
 @contextmanager
-def a_client(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
+def client_of(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
     """A client of the scheduler at an address, or else of processes on this machine."""
     with local_client(workers) if scheduler is None else connected(scheduler) as client:
         yield client

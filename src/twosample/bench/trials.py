@@ -31,7 +31,7 @@ from ..statistics import MMD
 from ..two_sample import FittedTest
 from . import datasets
 from .experiments import ALPHA, Cell, Setting
-from .recipes import build
+from .recipes import fit
 from .store import Key, Record
 
 Pair: TypeAlias = tuple[Any, Any]
@@ -56,19 +56,22 @@ class Trial:
         return f"{self.cell.experiment} {self.cell.setting.name} {self.cell.method} {self.recipe} #{self.number}"
 
 
+def seeded(cell: Cell, trial: int) -> Streams:
+    """The randomness of a trial, by name."""
+    return Streams(cell.seed(trial))
+
+
 def run(trial: Trial) -> Record:
     """Run a trial, in one thread."""
     torch.set_num_threads(1)
     _forget_peak()
-    setting, seed = trial.cell.setting, trial.cell.seed(trial.number)
-    streams = Streams(seed)
+    setting, streams = trial.cell.setting, seeded(trial.cell, trial.number)
     train, draw_test, distinct = _draws(setting, streams.numpy("training set"))
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # of constant pixels, or of features that nearly depend
         warnings.simplefilter("error", TrainingWarning)  # a training that was interrupted is not a result
-        test = build(trial.cell.method, trial.recipe, setting, *train)
-        fitted = test.fit(*train, rng=streams.numpy("fit"), device="cpu", progress=False)
+        fitted = fit(trial.cell.method, trial.recipe, setting, *train, streams)
         fit_seconds = time.process_time() - began
         criterion = _criterion(fitted, *train)
         began = time.process_time()
@@ -77,10 +80,10 @@ def run(trial: Trial) -> Record:
             X, Y = draw_test(streams.numpy(f"test set {k}"))
             result = fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False)
             rejections += result.reject(ALPHA)
-    calibration = test.calibration
+    calibration = fitted.spec.calibration
     return Record(
         **trial.key._asdict(),
-        seed=seed,
+        seed=trial.cell.seed(trial.number),
         data=setting.data,
         sizes={"train": setting.n, "test": setting.tested, "dimension": _dimension(train[0]), **distinct},
         tests=trial.tests,
@@ -93,6 +96,16 @@ def run(trial: Trial) -> Record:
         versions=_versions(),
         date=time.strftime("%Y-%m-%d"),
     )
+
+
+def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
+    """The test that a trial fitted, once more."""
+    torch.set_num_threads(1)
+    streams = seeded(cell, number)
+    train, _, _ = _draws(cell.setting, streams.numpy("training set"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        return fit(cell.method, recipe, cell.setting, *train, streams)
 
 
 # What is drawn
@@ -135,8 +148,23 @@ def _mnist() -> Pair:
     return datasets.mnist()[:60000], datasets.fake_mnist()  # the generator saw the training images only
 
 
+@cache
+def _cifar() -> Pair:
+    return datasets.cifar10(), datasets.cifar101()
+
+
+@cache
+def _cifar_jpeg() -> Pair:
+    return datasets.cifar10()[::2], datasets.cifar10_jpeg()  # which are the others, so no picture is on both sides
+
+
 _DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {"blob": _blob, "hdgm": _hdgm}
-_POOLS: dict[str, Callable[[], Pair]] = {"higgs": _higgs, "mnist": _mnist}
+_POOLS: dict[str, Callable[[], Pair]] = {
+    "higgs": _higgs,
+    "mnist": _mnist,
+    "cifar": _cifar,
+    "cifar-jpeg": _cifar_jpeg,
+}
 
 
 # What is noted

@@ -1,0 +1,96 @@
+"""The pages of the reproduction: a table for each experiment, and a summary of all in their README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import InputError
+from . import figures, tables
+from .experiments import EXPERIMENTS, Experiment
+from .recipes import RECIPES
+from .running import duration
+from .store import Record, Store
+
+BEGIN, END = "<!-- summary: begin -->", "<!-- summary: end -->"
+"""What stands between these two in the README is written by `write_pages`."""
+
+
+def page_texts(store: Store) -> dict[str, str]:
+    """The pages by file name: one for each experiment with results, and the t-tests."""
+    texts = {}
+    for shown in EXPERIMENTS.values():
+        records = store.records(*tables.homes(shown))
+        if any(tables.entries(shown, records, recipe) for recipe in RECIPES):
+            texts[f"{shown.name}.md"] = tables.markdown(shown, records)
+    if tables.t_test_rows(records := store.records(*tables.needed("t-tests"))):
+        texts["t-tests.md"] = tables.table("t-tests", records)
+    return texts
+
+
+def summary(store: Store) -> str:
+    """A line for each experiment and recipe: trials, how many numbers agree with the published ones, CPU time."""
+    lines = [
+        "| experiment | recipe | cells | trials | within two standard errors | beyond | CPU time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    everything = store.records(*EXPERIMENTS)
+    for shown in EXPERIMENTS.values():
+        for recipe in RECIPES:
+            cells = tables.entries(shown, everything, recipe)
+            if cells:
+                lines.append(_summary_line(shown, recipe, cells, everything))
+    spent = duration(sum(record.cpu_seconds for record in everything))
+    return "\n".join([*lines, "", f"CPU time of all {len(everything)} trials: {spent}, each in one thread."])
+
+
+def _summary_line(shown: Experiment, recipe: str, cells: Sequence[tables.Entry], records: Sequence[Record]) -> str:
+    if shown.kind == "level":
+        good, bad = (str(sum(entry.off_level is off for entry in cells)) for off in (False, True))
+        good += " (0.05 within exact limits)"
+    else:
+        compared = [entry for entry in cells if entry.difference is not None]
+        good, bad = (str(sum(entry.far is far for entry in compared)) if compared else "" for far in (False, True))
+    own = [record for record in records if (record.experiment, record.recipe) == (shown.name, recipe)]
+    time = duration(sum(record.cpu_seconds for record in own))
+    trials = sum(len(entry.rates) for entry in cells)
+    return f"| [{shown.name}]({shown.name}.md) | {recipe} | {len(cells)} | {trials} | {good} | {bad} | {time} |"
+
+
+def with_summary(readme: str, store: Store) -> str:
+    """The README with the summary of a store in its place."""
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        raise InputError(f"the README of the pages must have one line {BEGIN} and one {END}.")
+    head, rest = readme.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{summary(store)}\n\n{END}{rest.split(END)[1]}"
+
+
+def write_pages(folder: Path, store: Store) -> list[Path]:
+    """Write the pages, and the summary into the README where there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in page_texts(store).items():
+        (folder / name).write_text(text)
+        written.append(folder / name)
+    readme = folder / "README.md"
+    if readme.exists():
+        readme.write_text(with_summary(readme.read_text(), store))
+        written.append(readme)
+    return written
+
+
+DRAWN = ("figure-2", "figure-3", "higgs-power", "mnist-power", "ablation")
+"""The figures of experiments that are kept beside the pages."""
+
+
+def write_figures(folder: Path, store: Store) -> list[Path]:
+    """Draw the figures for which there are records."""
+    written = []
+    for name in DRAWN:
+        records = store.records(*figures.needed(name))
+        if records:
+            path = folder / "images" / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figures.save(figures.draw(name, records), path)
+            written.append(path)
+    return written
