@@ -35,8 +35,8 @@ class Browser:
         options = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"]
         options += ["--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
         options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
-        # It reads commands from descriptor 3 and answers on 4.
-        shell = ["sh", "-c", f'exec "$@" 3<&{read} 4>&{write}', "sh", program(), *options]
+        # It reads commands from descriptor 3 and answers on 4; dash knows no descriptors of two digits, bash does.
+        shell = ["bash", "-c", f'exec "$@" 3<&{read} 4>&{write}', "bash", program(), *options]
         self._process = subprocess.Popen(shell, pass_fds=(read, write), stderr=subprocess.DEVNULL)
         os.close(read)
         os.close(write)

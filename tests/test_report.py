@@ -1,0 +1,494 @@
+"""The report: what is in the file, and what a reader sees of it in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import twosample
+from browser import DESKTOP, PHONE, Browser
+from twosample import cli, report, views
+from twosample.errors import InputError, MissingDependency
+from twosample.report import render
+
+ROOT = Path(__file__).parents[1]
+SECTIONS = ["verdict", "effect", "columns", "rows", "place", "training", "repeat"]
+NASTY = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(2)>",
+    "\"double\" 'single' & amp; `tick` {{ 7 * 7 }}",
+    "emoji 🦊 and עברית",
+    "very long " * 30,
+    "\u2028 line",
+]
+LEVELS = ["<b>bold</b>", "</td></table>", "plain"]
+
+
+def table(rng: np.random.Generator, rows: int, shift: float) -> pl.DataFrame:
+    columns = {name: rng.normal(shift if k == 0 else 0, 1, rows).round(3) for k, name in enumerate(NASTY)}
+    kinds = rng.choice(LEVELS, rows, p=[0.1, 0.1, 0.8] if shift else None)
+    return pl.DataFrame(columns | {"kind": kinds, "new": rng.random(rows) < 0.3, "count": rng.integers(0, 9, rows)})
+
+
+@pytest.fixture(scope="module")
+def tables() -> tuple[pl.DataFrame, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    return table(rng, 160, 0.0), table(rng, 120, 0.9)
+
+
+@pytest.fixture(scope="module")
+def nasty(tables):
+    return twosample.two_sample_test(*tables, twosample.mmd_o(steps=5, permutations=99), rng=0)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(80, 2)), rng.normal(0.7, 1, (60, 2))
+    return twosample.two_sample_test(X, Y, twosample.mmd_d(steps=5), rng=0)
+
+
+@pytest.fixture(scope="module")
+def images():
+    rng = np.random.default_rng(2)
+    X, Y = (rng.integers(low, 256, (40, 9, 12), dtype=np.uint8) for low in (0, 90))
+    return twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, nasty, plane, images) -> dict[str, Path]:
+    """The three pages."""
+    folder = tmp_path_factory.mktemp("pages")
+    facts = {"Command": "twosample test '</code><script>alert(3)</script>' b.csv", "Seed": 0}
+    names = ("<i>last</i>.csv", "this 'month' & \"next\".csv")
+    return {
+        "table": nasty.report(folder / "table.html", names=names, facts=facts, rng=0),
+        "plane": plane.report(folder / "plane.html", rng=0),
+        "images": images.report(folder / "images.html", rng=0),
+    }
+
+
+class Elements(HTMLParser):
+    """The names of all elements, and the texts of scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.names: list[str] = []
+        self.attributes: list[dict[str, str | None]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes.append(dict(attrs))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.names and self.names[-1] == "script":
+            self.scripts[-1] += data
+        self.text += data
+
+
+# The file
+
+
+@pytest.mark.parametrize("which", ["table", "plane", "images"])
+def test_all_parts_are_there_in_their_order_and_nothing_is_fetched(written, which):
+    page = written[which].read_text("utf-8")
+    wanted = [name for name in SECTIONS if name != "columns" or which != "images"]
+    assert re.findall(r'<section id="(\w+)"', page) == wanted
+    assert len(page.encode()) < 400_000
+    elements = Elements(page)
+    sources = [a.get(key) for a in elements.attributes for key in ("src", "href", "xlink:href") if a.get(key)]
+    assert all(source.startswith(("data:", "#")) for source in sources)
+    assert "@import" not in page and not re.search(r"url\((?!\$\{)", page)
+    assert "http" not in page.replace('"http://www.w3.org/2000/svg"', "").replace("http-equiv", "")
+
+
+def test_names_and_values_from_the_data_are_text(written, tables):
+    page = written["table"].read_text("utf-8")
+    elements = Elements(page)
+    assert elements.names.count("script") == 2
+    assert elements.names.count("img") == 0
+    assert elements.names.count("table") == 3
+    assert not any("onerror" in attributes for attributes in elements.attributes)
+    for text in (*NASTY, "<b>bold</b>", "<i>last</i>.csv", "twosample test '</code><script>alert(3)</script>' b.csv"):
+        assert text in elements.text
+    assert "{{ 7 * 7 }}" in elements.text  # a template's own marks are text as well
+    raw = page[page.index('id="data">') : page.index("</script>", page.index('id="data">'))]
+    data = json.loads(elements.scripts[0])
+    assert "<" not in raw.removeprefix('id="data">')
+    assert NASTY[0] in data["points"]["columns"]
+
+
+def test_only_the_script_of_the_page_may_run(written):
+    page = written["table"].read_text("utf-8")
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+
+
+def test_two_hundred_columns_are_all_listed():
+    rng = np.random.default_rng(3)
+    result = twosample.two_sample_test(rng.normal(size=(60, 200)), rng.normal(size=(60, 200)), "mmd-median", rng=0)
+    page = render(result, rng=0)
+    assert page.count("<tr data-adjusted=") == 200
+    assert "193 more columns are not shown" in page
+    assert len(page.encode()) < 400_000
+
+
+def test_many_rows_are_explained_by_a_part_of_them_and_the_page_says_so(monkeypatch):
+    monkeypatch.setattr(report, "_MOST_ROWS", 150)
+    monkeypatch.setattr(report, "_MOST_POINTS", 100)
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(400, 3)), rng.normal(0.5, 1, (300, 3))
+    result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
+    page = render(result, rng=0)
+    assert "From 150 + 150 of the 400 + 300 held-out rows, drawn at random." in page
+    assert "100 of 300 points, drawn at random without a look at their labels," in page
+    assert f"observed: {result.statistic:.3g}" in page  # the verdict is that of all rows
+    data = json.loads(Elements(page).scripts[0])["points"]
+    for sample, row, values in zip(data["sample"], data["row"], data["values"], strict=True):
+        given = (X if sample == "X" else Y)[row]
+        assert [float(value) for value in values] == pytest.approx(
+            [given[int(name)] for name in data["columns"]], rel=1e-4, abs=1e-5
+        )
+
+
+def test_one_seed_one_page(plane):
+    first, second, other = (
+        re.sub(r"<dt>Written</dt>.*?</div>", "", render(plane, rng=seed), flags=re.DOTALL) for seed in (0, 0, 1)
+    )
+    assert first == second != other
+
+
+def test_the_fingerprint_is_that_of_the_points():
+    points = torch.arange(6.0).view(2, 3)
+    assert views.fingerprint(points) == views.fingerprint(points.clone())
+    assert len({views.fingerprint(p) for p in (points, points.double(), points.view(3, 2), points + 1e-6)}) == 4
+
+
+SMALL = np.random.default_rng(5).normal(size=(2, 90, 3)) + np.array([0.0, 0.8])[:, None, None]
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (twosample.mmd_median(permutations=99), "learns nothing from the data: all rows were tested"),
+        (twosample.me(steps=5, permutations=99), "Power is not predicted here. The formula for power is that of"),
+        (twosample.scf(steps=5, permutations=99), "T²"),
+        (twosample.c2st_l(steps=5, permutations=99), "AUC"),
+        (twosample.c2st_s(steps=5, asymptotic=True), "p-value is that of a limit, not exact"),
+        (twosample.me(steps=5, asymptotic=True), "chi-squared law"),
+        (twosample.mmd_block(steps=5), "Use a test with MMD(&#39;unbiased&#39;)"),
+        (twosample.mmd_mkl(permutations=99), "With so few steps there is no curve"),
+        (twosample.mmd_o(steps=5, permutations=9), "too few shuffles for this level"),
+        (twosample.mmd_o(steps=40, validation_fraction=0.3), "</i>validation</li>"),
+    ],
+    ids=lambda value: value.name if isinstance(value, twosample.TwoSampleTest) else "",
+)
+def test_every_kind_of_test_has_a_page_that_says_what_is_not_there(test, expected):
+    page = render(test.run(*SMALL, rng=0), rng=0)
+    assert expected in page
+    assert re.findall(r'<section id="(\w+)"', page) == SECTIONS
+    assert "nan" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL).lower().replace("finan", "")
+
+
+def test_a_stream_has_a_verdict_and_a_reason_for_what_is_missing():
+    X, Y = (twosample.Stream.batches(lambda sample=sample: iter(np.split(sample, 3))) for sample in SMALL)
+    result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
+    page = render(result, rng=0)
+    assert "The samples differ" in page and "Against chance" in page
+    assert page.count("a test of streams keeps no rows") == 2
+    assert re.findall(r'<section id="(\w+)"', page) == ["verdict", "effect", "columns", "training", "repeat"]
+
+
+def test_constant_columns_and_one_level_do_not_disturb():
+    samples = [
+        pl.DataFrame({"same": [3.0] * 40, "level": ["only"] * 40, "x": rng.normal(size=40).tolist()})
+        for rng in map(np.random.default_rng, (0, 1))
+    ]
+    with pytest.warns(twosample.InputWarning, match="constant"):
+        result = twosample.two_sample_test(*samples, "mmd-median", permutations=99, rng=0)
+    assert "only 100 % and 100 %" in render(result, rng=0)
+
+
+def test_what_is_missing_or_wrong_is_a_sentence(nasty, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"alpha is 1\.5; it must lie strictly between 0 and 1"):
+        nasty.report(tmp_path / "page.html", alpha=1.5)
+    with pytest.raises(InputError, match="there is no folder"):
+        nasty.report(tmp_path / "nowhere" / "page.html")
+    for package in ("jinja2", "matplotlib"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(MissingDependency, match=rf"{package}; pip install 'twosample\[report\]'"):
+            nasty.report(tmp_path / "page.html")
+        monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_wheel_holds_template_style_and_script(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = zipfile.ZipFile(wheel).namelist()
+    assert {f"twosample/report.{ending}" for ending in ("html.jinja", "css", "js")} <= set(held)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def test_text_can_be_read_in_light_and_dark():
+    style = (ROOT / "src" / "twosample" / "report.css").read_text()
+    themes = [
+        dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r"\{([^{}]*--page:[^{}]*)\}", style)
+    ]
+    light, dark, chosen_dark, printed = themes
+    assert dark == chosen_dark and light == printed
+    for theme in (light, dark):
+        for ink in ("ink", "muted", "x", "y"):
+            for ground in ("page", "panel"):
+                high, low = sorted((luminance(theme[ink]), luminance(theme[ground])), reverse=True)
+                assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+
+
+# The command line
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(7)
+    for name, shift in (("a", 0.0), ("b b", 0.4)):
+        pl.DataFrame({"size": rng.normal(shift, 1, 60), "kind": rng.choice(["u", "v"], 60)}).write_csv(
+            tmp_path / f"{name}.csv"
+        )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+QUICK = ["--method", "mmd-median", "--permutations", "99"]
+
+
+def test_the_command_on_the_page_gives_the_same_answer(folder):
+    done = CliRunner().invoke(cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "page.html", "--json"])
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert record["report"] == "page.html"
+    page = Path("page.html").read_text("utf-8")
+    assert "<b>b b.csv</b>" in page
+    command = shlex.split(re.search(r"<code>(twosample .*?)</code>", page)[1].replace("&#39;", "'"))
+    assert command[:4] == ["twosample", "test", "a.csv", "b b.csv"]
+    again = json.loads(CliRunner().invoke(cli.build(), command[1:]).stdout)
+    assert again["seed"] == record["seed"] and again["pvalue"] == record["pvalue"]
+
+
+def test_a_page_that_cannot_be_written_is_an_error_before_the_test(folder):
+    done = CliRunner().invoke(cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "nowhere/page.html"])
+    assert done.exit_code == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: nowhere/page.html cannot be written, because there is no folder")
+
+
+def test_text_names_the_report_and_alpha_is_that_of_the_command(folder):
+    done = CliRunner().invoke(
+        cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--alpha", "0.03", "--report", "page.html", "--explain"]
+    )
+    assert "  report     page.html\n" in done.stdout
+    assert re.search(r'<h1 class="\w+" data-level="0.03">', Path("page.html").read_text("utf-8"))
+
+
+# What a reader sees
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def opened(browser, written):
+    pages = []
+
+    def open_page(which, size=DESKTOP, **options):
+        pages.append(browser.open(written[which], size, **options))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+VISIBLE = "element => element.getClientRects().length > 0"
+
+
+@pytest.mark.parametrize("which", ["table", "plane", "images"])
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)])
+def test_the_page_is_quiet_asks_for_nothing_and_fits(opened, written, which, size, dark):
+    page = opened(which, size, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+    shown = page.evaluate(f"[...document.querySelectorAll('section')].filter({VISIBLE}).length")
+    assert shown == (6 if which == "images" else 7)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    nameless = "[...document.querySelectorAll('svg, img, [role=region]')].filter(e => !(e.ariaLabel || e.alt)).length"
+    assert page.evaluate(nameless) == 0
+    assert page.complaints() == [] and page.events("Page.javascriptDialogOpening") == []
+    assert page.requests() == [written[which].as_uri()]
+
+
+def point_at(page, number: int) -> dict:
+    """Move the mouse to a point of the map; gives its sample, row and values."""
+    page.evaluate("document.getElementById('map').scrollIntoView({block: 'center'})")
+    place = page.evaluate(
+        f"""(() => {{
+            const points = JSON.parse(document.getElementById('data').textContent).points;
+            const box = document.getElementById('map').getBoundingClientRect();
+            const [x, y] = points.at[{number}].map(value => value * box.width / 480);
+            return {{x: box.left + x, y: box.top + y, sample: points.sample[{number}], row: points.row[{number}]}};
+        }})()"""
+    )
+    page.move(place["x"], place["y"])
+    return place
+
+
+def test_pointing_at_the_map_shows_the_row(opened, tables):
+    page = opened("table")
+    assert page.evaluate("document.getElementById('tip').hidden")
+    for number in (0, 50, 120):
+        place = point_at(page, number)
+        tip = page.evaluate("document.getElementById('tip').innerText")
+        assert f"Row {place['row']} of {place['sample']}" in tip
+        row = tables["XY".index(place["sample"])].row(place["row"], named=True)
+        assert f"{row[NASTY[0]]:.6g}" in tip
+    page.move(1, 1)
+    assert page.evaluate("document.getElementById('tip').hidden")
+
+
+def test_pointing_at_an_image_shows_it(opened):
+    page = opened("images", dark=True)
+    place = point_at(page, 10)
+    assert f"Image {place['row']} of {place['sample']}" in page.evaluate("document.getElementById('tip').innerText")
+    tile = page.evaluate("getComputedStyle(document.querySelector('#tip .tile')).backgroundImage")
+    assert tile.startswith('url("data:image/jpeg;base64,')
+    assert page.complaints() == []
+
+
+def test_the_map_can_be_read_by_keys_alone(opened):
+    page = opened("plane")
+    page.evaluate("document.getElementById('map').focus()")
+    seen = set()
+    for _ in range(3):
+        page.press("ArrowRight")
+        seen.add(page.evaluate("document.getElementById('tip').innerText.split('\\n')[0]"))
+    assert len(seen) == 3
+    page.press("Escape")
+    assert page.evaluate("document.getElementById('tip').hidden")
+
+
+def test_columns_can_be_sorted(opened):
+    page = opened("table")
+    column = "[...document.querySelectorAll('#ranking tbody tr')].map(row => row.cells[{0}].{1})"
+    click = "document.querySelectorAll('#ranking thead button')[{0}].click()"
+    before = page.evaluate(column.format(0, "textContent"))
+    assert before[0] == NASTY[0]
+    page.evaluate(click.format(3))
+    rising = [float(value) for value in page.evaluate(column.format(3, "dataset.value"))]
+    assert rising == sorted(rising)
+    page.evaluate(click.format(3))
+    falling = [float(value) for value in page.evaluate(column.format(3, "dataset.value"))]
+    assert falling == sorted(rising, reverse=True)
+    assert page.evaluate("document.querySelectorAll('#ranking thead th')[3].ariaSort") == "descending"
+    page.evaluate(click.format(0))
+    assert sorted(page.evaluate(column.format(0, "textContent"))) == sorted(before)
+    assert page.evaluate("document.querySelectorAll('#ranking thead th')[3].ariaSort") is None
+
+
+def choose(page, level: float) -> None:
+    """Move the slider to a level."""
+    page.evaluate(
+        f"""(() => {{
+            const slider = document.getElementById('alpha');
+            slider.value = JSON.parse(document.getElementById('data').textContent).levels.indexOf({level});
+            slider.dispatchEvent(new Event('input'));
+        }})()"""
+    )
+
+
+def test_another_level_changes_verdict_threshold_and_columns(opened, nasty):
+    page = opened("table")
+    assert nasty.pvalue == 0.01
+    title = f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
+    flags = f"[...document.querySelectorAll('.threshold text')].filter({VISIBLE}).map(flag => flag.textContent)"
+    marked = "[...document.querySelectorAll('.differs')].map(row => row.cells[0].textContent)"
+    assert page.evaluate(title) == ["The samples differ"] and page.evaluate(flags) == ["threshold at α = 0.05"]
+    assert page.evaluate(marked) == []  # 9 columns, 99 shuffles: no adjusted p is below 0.09
+    choose(page, 0.1)
+    assert sorted(page.evaluate(marked)) == [NASTY[0], "kind"] and page.evaluate(flags) == ["threshold at α = 0.1"]
+    choose(page, 0.005)
+    assert page.evaluate(title) == ["No difference found"] and page.evaluate(flags) == []
+    assert "p = 0.010 is above α = 0.005" in page.evaluate("document.getElementById('verdict').innerText")
+
+
+def test_light_and_dark_can_be_chosen(opened):
+    page = opened("plane", dark=True)
+    grounds = []
+    for _ in range(2):
+        page.evaluate("document.getElementById('theme').click()")
+        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
+
+
+@pytest.mark.parametrize("which", ["table", "plane", "images"])
+def test_without_scripts_the_page_is_complete(opened, which):
+    page = opened(which, PHONE, scripts=False)
+    page.send("Emulation.setScriptExecutionDisabled", value=False)  # for the questions; the page's own has not run
+    assert page.evaluate("document.documentElement.className") == ""
+    visible = f"(selector => [...document.querySelectorAll(selector)].filter({VISIBLE}).length)"
+    assert page.evaluate(f"{visible}('section')") == (6 if which == "images" else 7)
+    assert page.evaluate(f"{visible}('h1')") == 1
+    assert page.evaluate(f"{visible}('button, input')") == 0
+    assert page.evaluate(f"{visible}('figure svg')") == page.evaluate("document.querySelectorAll('figure svg').length")
+    if which == "images":
+        assert page.evaluate(f"{visible}('img')") == 16
+    else:
+        assert page.evaluate(f"{visible}('tbody tr')") == page.evaluate("document.querySelectorAll('tbody tr').length")
+
+
+def test_on_paper_it_is_light_and_has_no_controls(opened):
+    page = opened("table", dark=True)
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.send("Emulation.setEmulatedMedia", media="print", features=dark)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate(f"[...document.querySelectorAll('nav, input, #theme, .copy')].filter({VISIBLE}).length") == 0
+    assert page.evaluate("getComputedStyle(document.querySelector('.tall')).maxHeight") == "none"
+    assert page.evaluate(
+        "[...document.querySelectorAll('figure')].every(f => getComputedStyle(f).breakInside == 'avoid')"
+    )
+    paper = base64.b64decode(page.send("Page.printToPDF", printBackground=True)["data"])
+    assert paper.startswith(b"%PDF") and 2 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 12
+
+
+def test_results_without_their_parts_still_have_a_page(nasty):
+    bare = dataclasses.replace(nasty, fitted=None, samples=None, calibrated=None)
+    page = render(bare, rng=0)
+    assert "The samples differ" in page and "does not hold its fitted test and samples" in page
