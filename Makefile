@@ -1,4 +1,4 @@
-# make demo     run the library on the two pairs of tables in demo/
+# make demo     run the library on the two pairs of tables in demo/, and write demo-report.html about the second
 # make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
 # make check    format, lint, strict types, import layers; no tests
 # make bench    print how much faster than the usual ways, and what has become slower since the last time, then level
@@ -28,7 +28,9 @@ demo: $(INSTALLED)
 	@$(BIN)/twosample test demo/blob_p.csv demo/blob_q.csv --seed 0
 	@echo
 	@echo "Last month's orders against this month's:"
-	@$(BIN)/twosample test demo/orders_last_month.csv demo/orders_this_month.csv --seed 0
+	@$(BIN)/twosample test demo/orders_last_month.csv demo/orders_this_month.csv --seed 0 --report demo-report.html
+	@echo
+	@echo "What it found, as a page: open demo-report.html in a browser (xdg-open demo-report.html, on a Mac open demo-report.html)."
 
 # One thread a worker: the workers already fill the cores.
 test: $(INSTALLED)
@@ -52,7 +54,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist demo-report.html .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Two names for the constraints: older versions of pip build the package under the first, newer ones under the second.
