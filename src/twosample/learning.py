@@ -28,7 +28,7 @@ R = TypeVar("R", bound=nn.Module)
 
 _BATCH_VALUES = 2**17  # in a batch of one sample, beyond its first 256 points
 
-_BATCH_LEAST, _BATCH_MOST = 256, 1024
+_BATCH_LEAST, _BATCH_MOST = 256, 512
 CHECK_EVERY = 20
 """Steps between two looks at the values: each look makes an accelerator wait."""
 
@@ -58,7 +58,7 @@ class Learning:
     batch_size
         Points of each sample in a step; samples of one size that is no larger are used whole. Batches of more than 256
         are made smaller where points have many values, such as pixels. None means a quarter of the smaller sample, but
-        from 256 to 1024: more points take larger batches to learn from, and repay the time.
+        from 256 to 512: more points repay larger batches.
     learning_rate
         Where the learning rate of networks starts.
     scale_rate
