@@ -246,6 +246,18 @@ def test_networks_of_torchs_own_layers_need_no_help(layers, data, tmp_path):
     assert_same(fitted, again(fitted, tmp_path), data)
 
 
+def test_what_is_shared_stays_shared(tmp_path):
+    twice, act = nn.Linear(3, 3), nn.Tanh()
+    network = nn.Sequential(twice, act, twice, act)
+    fitted = fitted_on(with_kernel(DeepKernel(network, q=OnFeatures(network, Gaussian()))))
+    loaded = again(fitted, tmp_path)
+    assert_same(fitted, loaded)
+    for kernel in (loaded.representation, loaded.spec.representation):
+        assert kernel.featurizer is kernel.q.featurizer and kernel.featurizer[0] is kernel.featurizer[2]
+        assert len(kernel.featurizer) == 4
+    assert_same(fitted, dataclasses.replace(fitted_on(loaded.spec), training=fitted.training))  # trained together
+
+
 def test_every_layer_with_a_form_is_tried():
     used = {type(layer) for layer in nn.Sequential(*IMAGE_LAYERS, *TABLE_LAYERS).modules()}
     assert used == {*forms.LAYERS, nn.Sequential}
@@ -310,7 +322,7 @@ def test_another_process_finds_the_same_bits(tmp_path):
 
 
 def test_a_file_of_the_first_format_is_still_read():
-    """Made by mmd_d(ResidualMLP(width=4, layers=2), steps=20, permutations=99).fit(table(60, 0), table(50, 1), rng=0)."""
+    """Made by mmd_d(ResidualMLP(width=4, layers=2), steps=20, permutations=99), fitted on 60 and 50 rows of `table`."""
     saved = saving.read(ROOT / "tests" / "saved" / "format-1.safetensors")
     result = saved.fitted.test(table(40, 2), table(30, 3), rng=4)
     assert saved.provenance["notes"] == {"seed": 0}
@@ -522,7 +534,10 @@ def test_no_class_is_imported_because_a_file_names_it(good, monkeypatch):
         assert f"has no class {name!r}" in refusal(good, signed(header, tensors))
     for name in ("Learning", "Gaussian", "nn.Linear", "FittedTest"):
         spec["statistic"] = {"class": name}
-        assert f"at spec.statistic: {name!r} is not a Statistic" in refusal(good, signed(header, tensors))
+        assert f"at spec.statistic: {name!r} is not of the type Statistic" in refusal(good, signed(header, tensors))
+    for elsewhere in ("representation", "spec.representation", "nowhere", 3, None):
+        spec["statistic"] = {"class": "same", "place": elsewhere}
+        assert "is not the place of a Statistic" in refusal(good, signed(header, tensors))
     spec["statistic"] = {"class": "own", "name": "system", "module": "os"}
     assert "is of the class 'system' of the module 'os', whose code is not in the file" in refusal(
         good, signed(header, tensors)
@@ -575,7 +590,7 @@ def test_every_truncation_is_noticed(good):
         ("fitted.spec.calibration.permutations", 2**63, "is not a whole number"),
         ("fitted.spec.memory", 5, "memory is 5 bytes"),
         ("fitted.spec.name", None, "None is not a string"),
-        ("fitted.spec.learning.objective.class", "MMD", "'MMD' is not a Objective"),
+        ("fitted.spec.learning.objective.class", "MMD", "'MMD' is not of the type Objective"),
         ("fitted.spec.representation.factor", -1.0, "-1.0 is not a positive number"),
         ("fitted.spec.representation.factor", "nan", "'nan' is not a positive number"),
         ("fitted.representation.class", "Linear", "does not know 'factor'"),
@@ -619,6 +634,8 @@ def test_tensors_that_do_not_fit_are_sentences(good):
     assert "in float64" in changed(**{"scaling.shift": shift.float()})
     assert "its scaling has the shape (7,)" in changed(**{"scaling.shift": torch.zeros(7).double()})
     assert "a scale that is not positive" in changed(**{"scaling.scale": scale * 0})
+    assert "holds what are no numbers" in changed(**{"representation.log_bandwidth": torch.tensor(-torch.inf)})
+    assert "values that are not finite" in changed(**{"representation.log_bandwidth": torch.tensor(-1e30)})
     assert "left open, so it was never fitted" in changed(**{"representation.log_bandwidth": torch.tensor(torch.nan)})
     assert "has the shape (1,)" in changed(**{"representation.log_bandwidth": torch.zeros(1)})
 
@@ -707,7 +724,7 @@ def mutated(value: object, rng: np.random.Generator) -> object:
     if isinstance(value, int) and rng.random() < 0.4:
         return value + int(rng.integers(-2, 3))
     if isinstance(value, str) and rng.random() < 0.5:
-        return str(rng.choice(list(forms._CLASSES)))
+        return str(rng.choice([*forms._CLASSES, "own", "same"]))
     return odd[rng.integers(len(odd))]
 
 

@@ -59,7 +59,8 @@ from .two_sample import FittedTest, TwoSampleTest
 
 _DEEPEST = 40  # levels of parts within parts
 _AFFORDABLE = 2**23  # values of a point, times the features or channels that a network makes of it
-_OWN = "own"  # stands for the class of a part that is not ours
+# In place of a class: that of the part is not ours; the part is that of another place.
+_OWN, _SAME = "own", "same"
 
 Form = Mapping[str, Any]
 Positive = Annotated[float, "positive"]
@@ -216,6 +217,18 @@ def _within(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
+def _root(place: str) -> str:
+    """What was fitted and what it was fitted from share nothing."""
+    return place.partition(".")[0]
+
+
+def words(error: Exception) -> str:
+    """The first line of a foreign message."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    return line[:200].rstrip(" .:")
+
+
 # To pieces.
 
 
@@ -225,6 +238,7 @@ class _Writer:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.own: dict[str, Any] = {}
+        self.places: dict[tuple[str, int], str] = {}
 
     def plain(self, value: Any, place: str) -> Any:
         """What JSON can hold of a value."""
@@ -236,6 +250,10 @@ class _Writer:
             return float(value) if math.isfinite(value) else str(float(value))
         if isinstance(value, tuple | list):
             return [self.plain(each, _within(place, str(number))) for number, each in enumerate(value)]
+        if isinstance(value, nn.Module):  # what is shared stays shared, or it would be trained apart
+            known = self.places.setdefault((_root(place), id(value)), place)
+            if known != place:
+                return {"class": _SAME, "place": known}
         if type(value) not in _NAMES:
             return self._own(value, place)
         return {"class": _NAMES[type(value)], **self._pieces(value, place)}
@@ -243,7 +261,8 @@ class _Writer:
     def _pieces(self, part: Any, place: str) -> dict[str, Any]:
         made = type(part)
         if made in _CONTAINERS:
-            return {"members": {name: self.plain(each, _within(place, name)) for name, each in part.named_children()}}
+            members = part._modules.items()  # `named_children` leaves out what comes twice
+            return {"members": {name: self.plain(each, _within(place, name)) for name, each in members}}
         if made in LAYERS:
             self._keep(part.state_dict(), place)
             settings = {name: getattr(part, name) for name in _SETTINGS[made]}
@@ -294,6 +313,7 @@ class _Reader:
 
     def __init__(self, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> None:
         self.tensors, self.own = dict(tensors), own
+        self.modules: dict[str, nn.Module] = {}
         self.own_used = False
 
     def value(self, data: Any, hint: Any, place: str) -> Any:
@@ -334,10 +354,12 @@ class _Reader:
         if place not in self.tensors:
             raise InputError(f"the tensor {place} is missing.")
         tensor = self.tensors.pop(place).clone()  # to where torch puts its tensors: sums depend on alignment
-        floating = like is None or like.is_floating_point()
-        # Scales are kept as logarithms: of one that is open, nan; of a weight of zero, minus infinity.
-        logarithm = place.rpartition(".")[2].startswith("log")
-        if tensor.is_floating_point() != floating or not (logarithm or torch.isfinite(tensor).all()):
+        right, name = torch.isfinite(tensor), place.rpartition(".")[2]
+        if name in ("log_bandwidth", "log_width"):
+            right |= tensor.isnan()  # a scale that is open
+        if name == "log_weights":
+            right |= tensor == -math.inf  # a weight of zero
+        if not right.all() or tensor.is_floating_point() != (like is None or like.is_floating_point()):
             raise InputError(f"the tensor {place} holds what are no numbers, or numbers of another kind.")
         if (dimensions and tensor.ndim not in dimensions) or (like is not None and tensor.shape != like.shape):
             raise InputError(f"the tensor {place} has the shape {tuple(tensor.shape)}, which is not one of its part.")
@@ -346,18 +368,35 @@ class _Reader:
     def _part(self, data: Any, hint: Any, place: str) -> Any:
         _checked(data, type(data) is dict and type(data.get("class")) is str, "a part with a class", place)
         name, pieces = data["class"], {key: each for key, each in data.items() if key != "class"}
+        if name == _SAME:
+            return self._same(pieces, hint, place)
         if name == _OWN:
-            return self._own(pieces, hint, place)
-        if name not in _CLASSES:
+            part = self._own(pieces, hint, place)
+        elif name not in _CLASSES:
             raise InputError(f"at {place or 'the top'}: this version of twosample has no class {_shown(name)}.")
-        made = _CLASSES[name]
-        fits = issubclass(made, _OBJECTIVES if hint is Objective else hint)
-        _checked(name, fits, f"a {hint.__name__}", place)
+        else:
+            made = _CLASSES[name]
+            right = issubclass(made, _OBJECTIVES if hint is Objective else hint)
+            _checked(name, right, f"of the type {hint.__name__}", place)
+            part = self._made(made, pieces, place)
+        if isinstance(part, nn.Module):
+            self.modules[place] = part
+        return part
+
+    def _made(self, made: type, pieces: dict[str, Any], place: str) -> Any:
         if made in _CONTAINERS:
             return self._container(made, pieces, place)
         if made in LAYERS:
             return self._layer(made, pieces, place)
         return self._module(made, pieces, place) if made in MODULES else self._record(made, pieces, place)
+
+    def _same(self, pieces: dict[str, Any], hint: Any, place: str) -> nn.Module:
+        """A module that has been read already, at another place."""
+        _check_keys(pieces, {"place"}, place)
+        other = pieces["place"]
+        known = type(other) is str and _root(other) == _root(place) and isinstance(self.modules.get(other), hint)
+        _checked(other, known, f"the place of a {hint.__name__} that comes before it", place)
+        return self.modules[other]
 
     def _record(self, made: Any, pieces: dict[str, Any], place: str) -> Any:
         """A record; what is not there has its default, as in files from before there was such a field."""
@@ -394,7 +433,7 @@ class _Reader:
             with torch.device("meta"):
                 layer: nn.Module = made(**settings)
         except Exception as error:
-            raise InputError(f"at {place}: torch makes no {made.__name__} of that ({error}).") from error
+            raise InputError(f"at {place}: torch makes no {made.__name__} of that ({words(error)}).") from error
         state = {name: self._tensor(_within(place, name), held) for name, held in layer.state_dict().items()}
         layer.load_state_dict(state, assign=True)
         return layer
@@ -524,6 +563,8 @@ def _check_shapes(seen: nn.Module, schema: Schema) -> None:
     try:
         points = torch.zeros(2, *schema.shape, device=device)
         with torch.no_grad():
-            functional_call(seen, tensors, (points, points) if isinstance(seen, Kernel) else (points,))
+            found = functional_call(seen, tensors, (points, points) if isinstance(seen, Kernel) else (points,))
     except Exception as error:
-        raise InputError(f"its parts do not fit each other, or not its columns ({error}).") from error
+        raise InputError(f"its parts do not fit each other, or not its columns ({words(error)}).") from error
+    if device == "cpu" and not torch.isfinite(found).all():
+        raise InputError("it gives values that are not finite.")

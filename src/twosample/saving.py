@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ._version import __version__
 from .errors import InputError, TwoSampleError
-from .forms import pack, unpack
+from .forms import pack, unpack, words
 from .two_sample import FittedTest, choose_device
 
 FORMAT = 1
@@ -193,14 +193,7 @@ def _blaming(what: str) -> Iterator[None]:
     except TwoSampleError as error:
         raise InputError(f"{what}: {error}") from error
     except Exception as error:
-        raise InputError(f"{what}: it is damaged ({_words(error)}).") from error
-
-
-def _words(error: Exception) -> str:
-    """The first line of a foreign message."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
-    return line[:200].rstrip(" .:")
+        raise InputError(f"{what}: it is damaged ({words(error)}).") from error
 
 
 # Bytes to a disk and back.
@@ -222,7 +215,7 @@ def writable(path: PathLike) -> Path:
         else:
             return file
     except (OSError, ValueError) as error:  # a name that is too long, a NUL in it
-        problem = f"cannot be written ({_words(error)}); choose another name"
+        problem = f"cannot be written ({words(error)}); choose another name"
     raise InputError(f"{path} {problem}.")
 
 
@@ -237,7 +230,7 @@ def _replace(file: Path, content: bytes) -> None:
             shutil.copymode(file, beside)
         os.replace(beside, file)
     except OSError as error:
-        raise InputError(f"{file} cannot be written ({_words(error)}); what was there before still is.") from error
+        raise InputError(f"{file} cannot be written ({words(error)}); what was there before still is.") from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -270,5 +263,5 @@ def _bytes(file: Path) -> bytes:
                     return start + stream.read()
             problem = "is not a safetensors file, or has been cut short; give one that `save` has written"
     except (OSError, ValueError) as error:
-        problem = f"cannot be read ({_words(error)})"
+        problem = f"cannot be read ({words(error)})"
     raise InputError(f"{file} {problem}.")
