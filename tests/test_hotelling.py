@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 import torch
 from statsmodels.stats.multivariate import test_mvmean_2indep as hotelling_of_statsmodels
+from torch import nn
 
 import twosample
 from bank import as_table, points, relabelled, seeded
@@ -271,3 +272,12 @@ def test_a_fixed_kernel_is_left_alone():
     fitted = test.fit(*blobs(), rng=0)
     for name, value in fitted.representation.kernel.state_dict().items():
         assert torch.equal(value, state[name]), name
+
+
+def test_features_that_are_no_numbers_are_said_to_be_so():
+    class Endless(nn.Module):
+        def forward(self, points):
+            return points / 0
+
+    with pytest.raises(InputError, match="not finite numbers; look for extreme values"):
+        TwoSampleTest(Endless(), None, HotellingT2()).run(points(20).numpy(), points(20, seed=1).numpy(), rng=0)

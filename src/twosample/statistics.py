@@ -649,6 +649,11 @@ def _whitened(rows: Tensor) -> tuple[Tensor, float]:
     A scatter that is nearly singular gets a ridge, which no shuffle changes either, and a warning.
     """
     scatter = rows.T @ rows
+    if not bool(torch.isfinite(scatter).all()):
+        raise InputError(
+            "the features of the points to test are not finite numbers; look for extreme values in the data, or use "
+            "wider locations or frequencies."
+        )
     values, vectors = torch.linalg.eigh(scatter)
     largest = float(values[-1])
     if float(values[0]) <= _SINGULAR * largest:
