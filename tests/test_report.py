@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import doctest
 import hashlib
 import json
 import re
@@ -241,6 +242,15 @@ def test_what_is_missing_or_wrong_is_a_sentence(nasty, tmp_path, monkeypatch):
             nasty.report(tmp_path / "page.html")
         monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_about_it_gives_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = doctest.testfile(str(ROOT / "docs" / "report.md"), module_relative=False)
+    assert done.attempted > 8 and done.failed == 0
+    pictures = re.findall(r"\(images/(report-[\w-]+\.png)\)", (ROOT / "docs" / "report.md").read_text())
+    assert sorted(pictures) == sorted(file.name for file in (ROOT / "docs" / "images").glob("report-*.png"))
+    assert all((ROOT / "docs" / "images" / name).stat().st_size < 150_000 for name in pictures)
 
 
 def test_the_wheel_holds_template_style_and_script(tmp_path):
