@@ -203,7 +203,7 @@ def table(
         if write is None:
             typer.echo(text, nl=False)
         else:
-            Path(write).write_text(text)
+            Path(write).write_text(text, "utf-8")
 
 
 def figure(

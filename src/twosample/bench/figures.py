@@ -247,6 +247,8 @@ def _kernel_values(fitted: FittedTest) -> NDArray[np.float64]:
 
 # Images
 
+_STAND_IN = "stand-in: CIFAR-10 after JPEG,\nCIFAR-10.1 is not at hand"
+
 
 def _gallery(ax: Axes, images: Iterable[NDArray[np.uint8]], title: str, columns: int = 10) -> None:
     from ..views import mosaic
@@ -274,7 +276,7 @@ def _cifar(records: Sequence[Record], recipe: str) -> Figure:
     try:
         others, title = datasets.cifar101(), "CIFAR-10.1"
     except InputError:
-        others, title = datasets.cifar10_jpeg(), "stand-in: CIFAR-10 after JPEG (CIFAR-10.1 is not at hand)"
+        others, title = datasets.cifar10_jpeg(), _STAND_IN
     figure, axes = _new(2)
     _gallery(axes[0], datasets.cifar10()[:60:2], "CIFAR-10", 6)
     _gallery(axes[1], others[:30], title, 6)
@@ -292,7 +294,7 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
         cell = shown.cell(shown.settings[0], method)
         _gallery(ax, [_location(refit(cell, recipe, trial)) for trial in range(3)], method, 3)
     if name != "cifar-locations":
-        figure.suptitle("stand-in: CIFAR-10 against CIFAR-10 after JPEG (CIFAR-10.1 is not at hand)", fontsize=8)
+        figure.suptitle(_STAND_IN, fontsize=8)
     return figure
 
 

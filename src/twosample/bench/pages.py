@@ -70,11 +70,11 @@ def write_pages(folder: Path, store: Store) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in page_texts(store).items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, "utf-8")
         written.append(folder / name)
     readme = folder / "README.md"
     if readme.exists():
-        readme.write_text(with_summary(readme.read_text(), store))
+        readme.write_text(with_summary(readme.read_text("utf-8"), store), "utf-8")
         written.append(readme)
     return written
 

@@ -155,7 +155,7 @@ class Store:
     def _read(self, path: Path) -> list[Record]:
         if not path.exists():
             return []
-        lines = path.read_text(errors="replace").split("\n")
+        lines = path.read_text("utf-8", errors="replace").split("\n")
         records, broken = [], []
         for number, line in enumerate(lines, 1):
             if not line:

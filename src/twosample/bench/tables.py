@@ -2,7 +2,7 @@
 
 A power is the mean of the rates of its trials, with their standard error. That is never taken to be less than half of
 the exact 68 % binomial interval of all tests together: trials that happen to agree do not make a rate certain. The
-published rates, of 10 trials of 100 tests, have the error that is printed beside them, and the same least one.
+published rates have the error that is printed beside them or, where there is none or 0.000, that of 1000 tests.
 Differences are in standard errors, ours and theirs combined; beyond two they are marked and need a reason.
 
 A level comes with the exact 95 % binomial limits of its rejections, and is marked where 0.05 is not within them.
@@ -118,7 +118,7 @@ def _entry(row: str, method: str, recipe: str, trials: Sequence[Record], publish
     published_error = difference = None
     if published is not None:
         least = binomial_error(round(published.rate * _PUBLISHED_TESTS), _PUBLISHED_TESTS)
-        published_error = max(published.error or 0.0, least)
+        published_error = published.error or least
         difference = (rate - published.rate) / math.hypot(error, published_error)
     fits = [record.fit_cpu_seconds for record in trials]
     return Entry(
@@ -233,8 +233,8 @@ def _explained(shown: Experiment) -> str:
         return "The paper has no numbers to compare with."
     return (
         "Power at level 0.05: the mean over trials, its standard error (never below the exact binomial one of all "
-        "tests), the published number, the difference in standard errors of both (a published number without one is "
-        'given the binomial one of its 1000 tests), "!" beyond two.'
+        "tests), the published number, the difference in standard errors of both (a published number without one, or "
+        'with 0.000, is given the binomial one of its 1000 tests), "!" beyond two.'
     )
 
 
