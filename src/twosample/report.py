@@ -139,7 +139,7 @@ def render(
     if not 0 < alpha < 1:
         raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
     template = _template()
-    look = _look(result, alpha, names, explanation, Streams(rng), progress)
+    look = _look(result, alpha, explanation, Streams(rng), progress)
     script = _file("report.js")
     page: str = template.render(
         look=look,
@@ -169,7 +169,6 @@ class _Look:
 
     result: TwoSampleResult
     alpha: float
-    names: tuple[str, str]
     levels: tuple[float, ...]
     streams: Streams
     explanation: Explanation | None
@@ -180,11 +179,6 @@ class _Look:
     def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
         """A text for each level."""
         return {level: text(level) for level in self.levels}
-
-    @staticmethod
-    def level_name(level: float) -> str:
-        """As the page writes it."""
-        return f"{level:g}"
 
     @property
     def unit(self) -> str:
@@ -204,7 +198,6 @@ class _Look:
 def _look(
     result: TwoSampleResult,
     alpha: float,
-    names: tuple[str, str],
     explanation: Explanation | None,
     streams: Streams,
     progress: bool | None,
@@ -221,7 +214,7 @@ def _look(
         drawn = point_map(explanation, most=most, rng=streams.numpy("map"))
     except (InputError, IncompatibleParts) as error:
         why_not = _sentence(error)
-    return _Look(result, alpha, names, levels, streams, explanation, why_not, seen, drawn)
+    return _Look(result, alpha, levels, streams, explanation, why_not, seen, drawn)
 
 
 # The parts of the page, in their order. Each gives what the template shows.
@@ -241,12 +234,8 @@ def _verdict(look: _Look) -> dict[str, Any]:
 
 def _effect(look: _Look) -> dict[str, Any]:
     effect, result = look.result.effect, look.result
-    predicted, why_not = None, ""
-    try:
-        # Of a part of the rows where there are many: one more pass over all pairs of them.
-        predicted = predict_power(look.seen or result)
-    except (InputError, IncompatibleParts) as error:
-        why_not = _sentence(error)
+    # From a part of the rows where there are many: it is one more pass over all pairs of them.
+    predicted, why_not = _or_why(lambda: predict_power(look.seen or result))
     tiles = [
         ("MMD", effect.mmd, "the distance between the samples as the kernel sees them; 0 where there is none"),
         ("J", effect.criterion, "MMD² over its standard deviation: what the power of the test grows with"),
@@ -267,12 +256,12 @@ def _effect(look: _Look) -> dict[str, Any]:
     elif effect.power is not None:
         note = f"the chance to find this difference again with as many {look.unit}, at α = {ALPHA:g}"
         shown.append({"name": "Power", "value": f"{effect.power:.2f}", "note": note})
-    return {"tiles": shown, "chart": chart, "why_not": why_not, "power": POWER}
+    return {"tiles": shown, "chart": chart, "why_not": why_not}
 
 
 def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]:
     n, m = look.result.sizes
-    ratio = predicted.sizes[1] / predicted.sizes[0]
+    ratio = m / n
     on_top = "" if look.result.train_sizes is None else f"; {look.unit} to learn from come on top"
 
     def needed(level: float) -> str:
@@ -306,14 +295,14 @@ def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]
 
 
 def _power_chart(look: _Look, predicted: PredictedPower) -> Drawn | None:
-    curves = {}
+    curves, (n, m) = {}, look.result.sizes
     for level in look.levels:
-        curve, _ = _or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level))
+        curve, _ = _or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level, sizes=(n, m)))
         if curve is not None:  # too few shuffles for so small a level
             curves[level] = curve
     if look.alpha not in curves:
         return None
-    return power_chart(curves, look.alpha, POWER, predicted.sizes[1] / predicted.sizes[0], look.unit)
+    return power_chart(curves, look.alpha, POWER, m / n, look.unit)
 
 
 def _columns(look: _Look) -> dict[str, Any] | None:
@@ -360,23 +349,16 @@ def _telling_rows(look: _Look) -> dict[str, Any] | None:
         return None
     rows = look.explanation.rows_x[:_ROWS_SHOWN], look.explanation.rows_y[:_ROWS_SHOWN]
     shown = _value_columns(look.explanation)
-    pictures = _pictures([row for sample in rows for row in sample])
-    samples = []
-    for sample, of_sample in zip("XY", rows, strict=True):
-        samples.append(
-            {
-                "sample": sample,
-                "rows": [
-                    {
-                        "row": row.row,
-                        "share": row.share,
-                        "cells": [row.values[name] for name in shown],
-                        "picture": pictures.pop(0) if pictures else None,
-                    }
-                    for row in of_sample
-                ],
-            }
-        )
+    pictures = iter(_pictures([row for sample in rows for row in sample]))
+
+    def cells(row: TellingRow) -> dict[str, Any]:
+        values = [row.values[name] for name in shown]
+        return {"row": row.row, "share": row.share, "cells": values, "picture": next(pictures, None)}
+
+    samples = [
+        {"sample": sample, "rows": [cells(row) for row in of_sample]}
+        for sample, of_sample in zip("XY", rows, strict=True)
+    ]
     return {"columns": shown, "samples": samples, "hidden": len(look.explanation.columns) - len(shown)}
 
 
@@ -396,7 +378,7 @@ def _map(look: _Look) -> dict[str, Any] | None:
         fields, why_not = _or_why(lambda: kernel_fields(seen, drawn.limits, rng=rng))
         contours = None if fields is None else contour_chart(drawn, *fields)
     return {
-        "chart": map_chart(drawn, field, id="map", data_width=480),
+        "chart": map_chart(drawn, field, id="map"),
         "contours": contours,
         "why_not": why_not,
         "about": _about(drawn),

@@ -129,18 +129,21 @@ class PowerCurve:
     needed: int | None
 
 
-def power_over_sizes(predicted: PredictedPower, *, power: float = 0.9, alpha: float = ALPHA) -> PowerCurve:
-    """The predicted power from a few points to more than it takes."""
-    n, m = predicted.sizes
+def power_over_sizes(
+    predicted: PredictedPower, *, power: float = 0.9, alpha: float = ALPHA, sizes: tuple[int, int] | None = None
+) -> PowerCurve:
+    """The predicted power from a few points to more than it takes.
+
+    `sizes` are those of the test at hand, where the prediction comes from a part of its points.
+    """
+    n, m = predicted.sizes if sizes is None else sizes
     ratio = m / n
     needed = predicted.samples_needed(power, alpha, ratio=ratio)
     most = 2 * max(n, min(needed or 8 * n, 64 * n))
-    sizes = np.unique(np.geomspace(4, most, _CURVE).round().astype(np.int64))
-    both = [(int(size), max(2, round(size * ratio))) for size in sizes]
+    at = np.unique(np.geomspace(4, most, _CURVE).round().astype(np.int64))
+    both = [(int(size), max(2, round(size * ratio))) for size in at]
     ends = np.array([predicted.power_interval(*pair, alpha) for pair in both])
-    return PowerCurve(
-        sizes, np.array([predicted.power(*pair, alpha) for pair in both]), ends[:, 0], ends[:, 1], n, needed
-    )
+    return PowerCurve(at, np.array([predicted.power(*pair, alpha) for pair in both]), ends[:, 0], ends[:, 1], n, needed)
 
 
 # Columns.
