@@ -199,13 +199,12 @@ def table(records):
         step = [r["step_cpu_seconds"] for r in records if r["setting"] == name and "step_cpu_seconds" in r]
         if not all(found.values()) or not step:
             continue
-        rates = {recipe: powers(own) for recipe, own in found.items()}
         ours, textbook = seconds(found["default"]), step[-1] * setting.steps
         ratios.append((textbook / ours, setting.larger))
         counts = list(dict.fromkeys(f"{len(own)} x {own[0]['tests']}" for own in found.values()))
         lines.append(
-            f"| {name} | {', '.join(counts)} | {shown(rates['paper'])} | {shown(rates['default'])} | "
-            f"{difference(rates['paper'], rates['default']):+.1f} | {textbook:.0f} | {ours:.1f} | "
+            f"| {name} | {', '.join(counts)} | {shown(found['paper'])} | {shown(found['default'])} | "
+            f"{difference(found['paper'], found['default']):+.1f} | {textbook:.0f} | {ours:.1f} | "
             f"{textbook / ours:.0f} |"
         )
     larger = [ratio for ratio, is_larger in ratios if is_larger]
@@ -220,8 +219,7 @@ def table(records):
         ours, classifier = of(records, name, "default"), of(records, name, "c2st-l")
         if ours and classifier:
             lines.append(
-                f"| {name} | {seconds(ours):.1f} | {seconds(classifier):.1f} | {shown(powers(ours))} | "
-                f"{shown(powers(classifier))} |"
+                f"| {name} | {seconds(ours):.1f} | {seconds(classifier):.1f} | {shown(ours)} | {shown(classifier)} |"
             )
     return "\n".join(lines)
 
@@ -230,27 +228,30 @@ def of(records, name, recipe):
     return [r for r in records if r["setting"] == name and r.get("recipe") == recipe]
 
 
-def powers(records):
-    return [r["rejections"] / r["tests"] for r in records]
-
-
 def seconds(records):
     return float(np.median([r["fit_cpu_seconds"] for r in records]))
 
 
-def shown(rates):
-    return f"{np.mean(rates):.3f} ± {error(rates):.3f}"
+def shown(records):
+    return "{:.3f} ± {:.3f}".format(*power(records))
 
 
-def error(rates):
-    return np.std(rates, ddof=1) / len(rates) ** 0.5 if len(rates) > 1 else math.nan
+def power(records):
+    """The mean over trials and its standard error: that over trials, but no less than the binomial one of all tests.
+
+    Few trials that happen to agree would have none, so the binomial one is of a share that is never 0 or 1.
+    """
+    rates = [r["rejections"] / r["tests"] for r in records]
+    rejections, tests = (sum(r[key] for r in records) for key in ("rejections", "tests"))
+    share = (rejections + 1) / (tests + 2)
+    over_trials = np.std(rates, ddof=1) / len(rates) ** 0.5 if len(rates) > 1 else 0.0
+    return float(np.mean(rates)), float(max(over_trials, math.sqrt(share * (1 - share) / tests)))
 
 
 def difference(textbook, ours):
-    """Of the mean powers, in standard errors of the difference; 0 where there is neither."""
-    gap = np.mean(ours) - np.mean(textbook)
-    spread = math.hypot(error(textbook), error(ours))
-    return gap / spread if spread else 0.0 if gap == 0 else math.copysign(math.inf, gap)
+    """Of the powers, in standard errors of the difference."""
+    (a, error_a), (b, error_b) = power(textbook), power(ours)
+    return (b - a) / math.hypot(error_a, error_b)
 
 
 if __name__ == "__main__":

@@ -76,12 +76,17 @@ def test_the_schedule_is_the_papers(name):
 
 def test_what_is_in_the_table():
     records = [
-        {"setting": "blob 20", "recipe": recipe, "trial": k, "tests": 10, "rejections": rate, "fit_cpu_seconds": 2.0}
-        for recipe, rates in (("paper", (4, 6)), ("default", (8, 6)))
+        {"setting": "blob 20", "recipe": recipe, "trial": k, "tests": 100, "rejections": rate, "fit_cpu_seconds": 2.0}
+        for recipe, rates in (("paper", (40, 60)), ("default", (80, 60)))
         for k, rate in enumerate(rates)
     ]
     records.append({"setting": "blob 20", "steps": 20, "step_cpu_seconds": 0.05})
     line = next(line for line in time_to_power.table(records).splitlines() if line.startswith("| blob 20"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells == ["blob 20", "2 x 10", "0.500 ± 0.100", "0.700 ± 0.100", "+1.4", "50", "2.0", "25"]
-    assert math.isclose(time_to_power.difference([0.4, 0.6], [0.8, 0.6]), math.sqrt(2))
+    assert cells == ["blob 20", "2 x 100", "0.500 ± 0.100", "0.700 ± 0.100", "+1.4", "50", "2.0", "25"]
+
+
+def test_trials_that_agree_are_not_certain():
+    agreed = [{"tests": 100, "rejections": 100}] * 2
+    mean, error = time_to_power.power(agreed)
+    assert mean == 1 and error == pytest.approx(math.sqrt(201 / 202 / 202 / 200))
