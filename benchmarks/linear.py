@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from _measure import append, exponent, forget_peak, in_fresh_process, peak_bytes, read, stamp, write_between
+from time_to_power import shown
 
 import twosample
 from twosample import MMD, PairSwap, Permutation
@@ -89,11 +90,11 @@ def table(records):
     for data in DATA:
         own = [r for r in records if r.get("data") == data]
         if own:
-            shown = []
-            for estimate in ESTIMATES:
-                rates = [r["rejections"][estimate] / r["tests"] for r in own]
-                shown.append(f"{np.mean(rates):.3f} ± {np.std(rates, ddof=1) / len(rates) ** 0.5:.3f}")
-            lines.append(f"| {data} | {len(own)} x {own[0]['tests']} | {' | '.join(shown)} |")
+            cells = [
+                shown([{"rejections": r["rejections"][estimate], "tests": r["tests"]} for r in own])
+                for estimate in ESTIMATES
+            ]
+            lines.append(f"| {data} | {len(own)} x {own[0]['tests']} | {' | '.join(cells)} |")
     timed = {(r["estimate"], r["n"]): r for r in records if "estimate" in r}
     sizes = sorted({n for _, n in timed})
     if sizes:
