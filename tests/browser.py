@@ -58,7 +58,7 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            assert select.select([self._read], [], [], 60)[0], "the browser does not answer"
+            assert select.select([self._read], [], [], 180)[0], "the browser does not answer"
             piece = os.read(self._read, 2**20)
             assert piece, "the browser has gone"
             self._rest += piece
@@ -88,7 +88,7 @@ class Browser:
             self.send("Browser.close")
         except (AssertionError, OSError):
             self._process.kill()
-        self._process.wait(20)
+        self._process.wait(60)
         os.close(self._write)
         os.close(self._read)
 
@@ -108,7 +108,7 @@ class Page:
         found = (e for e in self._browser.events if e.get("method") == method and e.get("sessionId") == self._session)
         return [event["params"] for event in found]
 
-    def wait_for(self, method: str, seconds: float = 30) -> None:
+    def wait_for(self, method: str, seconds: float = 180) -> None:
         """Return once this has happened."""
         end = time.monotonic() + seconds
         while not self.events(method):
