@@ -12,8 +12,8 @@ from torch import nn
 
 import twosample
 from twosample._random import Streams
-from twosample.bench import authors, datasets, recipes
-from twosample.bench.authors import AsPublished, TheirUnits, TwoLogits, scaled
+from twosample.bench import author_parts, authors, datasets, recipes
+from twosample.bench.author_parts import AsPublished, TheirUnits, TwoLogits, scaled
 from twosample.bench.experiments import ABLATIONS, EXPERIMENTS, METHODS, SAME_TEST, Setting
 from twosample.errors import InputError
 from twosample.objectives import CrossEntropy, PowerCriterion
@@ -176,11 +176,11 @@ def test_me_ascends_and_scf_stays():
 
     def statistic(features):
         with torch.no_grad():
-            return float(authors._noncentrality(features, x.double(), y.double(), 1e-5))
+            return float(author_parts._noncentrality(features, x.double(), y.double(), 1e-5))
 
     started = twosample.MeanEmbedding(drawn.locations.detach(), twosample.Gaussian(1.0)).double()
     median = twosample.median_bandwidth(torch.cat([x, y]))
-    authors._choose_width(started, [median * 2 ** (k / 8) for k in range(-12, 17)], x.double(), y.double())
+    author_parts._choose_width(started, [median * 2 ** (k / 8) for k in range(-12, 17)], x.double(), y.double())
     assert statistic(me.features.double()) > statistic(started) + 1
     fresh = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(scf.features.frequencies, fresh)

@@ -301,7 +301,7 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
 def _location(fitted: FittedTest) -> NDArray[np.uint8]:
     """The location that a test for images compares at, as an image."""
     from ..featurizers import MeanEmbedding
-    from .authors import AsPublished
+    from .author_parts import AsPublished
 
     features = next(part for part in fitted.representation.modules() if isinstance(part, MeanEmbedding))
     place = features.locations[0].detach().double()

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .. import methods
 from .._random import Streams
 from ..errors import InputError
 from ..locations import How, locations
+from ..methods import ABLATIONS, METHODS, ablation, me
 from ..two_sample import FittedTest, TwoSampleTest
 from . import authors
 from .experiments import Setting
@@ -56,8 +56,8 @@ def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSamp
 
 
 def _default(method: str) -> TwoSampleTest:
-    if method in methods.ABLATIONS:
-        return methods.ablation(method, permutations=PERMUTATIONS)
+    if method in ABLATIONS:
+        return ablation(method, permutations=PERMUTATIONS)
     if method == "me-1":
-        return methods.me(1, permutations=PERMUTATIONS)
-    return methods.METHODS[method](permutations=PERMUTATIONS)
+        return me(1, permutations=PERMUTATIONS)
+    return METHODS[method](permutations=PERMUTATIONS)
