@@ -207,7 +207,18 @@ class Driver:
     """`twosample bench run quick` as a process in a group of its own, as a shell would start it."""
 
     def __init__(self, folder: Path, *words: str, trials: int = 5) -> None:
-        command = [sys.executable, "-m", "twosample", "bench", "run", "quick", "--methods", "mmd-o", "--tests", "10"]
+        command = [
+            sys.executable,
+            "-m",
+            "twosample",
+            "bench",
+            "run",
+            "quick",
+            "--methods",
+            "mmd-median",
+            "--tests",
+            "30",
+        ]
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"} | {"OMP_NUM_THREADS": "1"}
         self.store = Store(folder)
         self.process = subprocess.Popen(
@@ -252,8 +263,8 @@ def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes)
     assert second > first
     wait_for(lambda: not _members(driver.process.pid), "the end of its workers")
 
-    words = ["--trials", "5", "--tests", "10", "--results", str(folder), "--scheduler", processes.address]
-    done = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-o", *words])
+    words = ["--trials", "5", "--tests", "30", "--results", str(folder), "--scheduler", processes.address]
+    done = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words])
     assert done.exit_code == 0, done.stderr
     assert f"quick, default: {second} of 10 trials are there." in done.stderr
     assert "[10/10]" in done.stderr and done.stderr.rstrip().endswith("0 s left")
@@ -263,7 +274,7 @@ def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes)
         [trials.run(Trial(QUICK._replace(method="mmd-o"), "default", 0, 10))]
     )
 
-    again = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-o", *words])
+    again = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words])
     assert (again.exit_code, again.stderr) == (0, "quick, default: 10 of 10 trials are there.\n")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -185,8 +186,9 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
     start: Any = distributed.LocalCluster
     connect: Any = distributed.Client
-    with dask.config.set(_SLOW_MACHINE):
+    with dask.config.set(_SLOW_MACHINE), _deaf_loop() as loop:
         cluster = start(
+            loop=loop,
             n_workers=workers or _cores(),
             threads_per_worker=1,
             processes=True,
@@ -197,6 +199,32 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
         )
         with cluster, connect(cluster, set_as_default=False) as client:
             yield client
+
+
+@contextmanager
+def _deaf_loop() -> Iterator[Any]:
+    """An event loop in a thread that does not hear Ctrl-C, nor do the processes that it starts.
+
+    A terminal sends it to all of them. This process alone is to act on it: to let go of them, so that they end.
+    """
+    from distributed.utils import LoopRunner
+
+    runner: Any = LoopRunner()
+    before = None
+    if hasattr(signal, "pthread_sigmask"):  # which threads and processes have from those that start them
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # when the first process starts, it would unblock signals
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()
+    finally:
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
 
 
 @contextmanager
