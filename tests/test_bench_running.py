@@ -257,6 +257,9 @@ def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes)
     driver = Driver(folder, "--workers", "1")
     before = driver.count()
     wait_for(lambda: driver.count() > before, "a finished trial")
+    environments = [Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in _members(driver.process.pid)]
+    assert len(environments) > 1 and all(b"OMP_NUM_THREADS=1" in each for each in environments)
+    assert not any(part.startswith(b"MALLOC_TRIM_THRESHOLD_") for each in environments for part in each)
     driver.process.kill()  # the driver alone; its workers are not told
     driver.end()
     second = driver.count()

@@ -29,7 +29,11 @@ _LOOK = 0.1  # seconds between two looks at what is done
 _PATIENCE = 60.0  # seconds without a worker before giving up
 _HOPELESS = 10  # trials that failed one after the other, before the rest is not tried
 _NICENESS = 10  # of the processes on this machine: whoever works at it comes first
-_SLOW_MACHINE = {  # processes that make way may have to wait long for a turn: they are slow then, not dead
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_HERE: dict[str, Any] = {
+    # Without Dask's own MALLOC_TRIM_THRESHOLD_, for which the memory of every tile is fetched anew: twice the time.
+    "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, "1"),
+    # Processes that make way may have to wait long for a turn: they are slow then, not dead.
     "distributed.comm.timeouts.connect": "10 minutes",
     "distributed.comm.timeouts.tcp": "10 minutes",
     "distributed.scheduler.worker-ttl": None,
@@ -186,7 +190,7 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
     start: Any = distributed.LocalCluster
     connect: Any = distributed.Client
-    with dask.config.set(_SLOW_MACHINE), _deaf_loop() as loop:
+    with dask.config.set(_HERE), _deaf_loop() as loop:
         cluster = start(
             loop=loop,
             n_workers=workers or _cores(),
