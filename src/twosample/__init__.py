@@ -9,6 +9,7 @@ False
 from ._version import __version__ as __version__
 from .api import two_sample_test
 from .calibration import Asymptotic, PairSwap, Permutation, Spectral
+from .comparing import Comparison, ComparisonInterrupted, compare
 from .errors import (
     ClusterError,
     IncompatibleParts,
@@ -93,6 +94,8 @@ __all__ = [
     "Classifier",
     "ClusterError",
     "ColumnDifference",
+    "Comparison",
+    "ComparisonInterrupted",
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
@@ -145,6 +148,7 @@ __all__ = [
     "c2st_l",
     "c2st_s",
     "choose_split",
+    "compare",
     "corollary_split",
     "explain",
     "load",

@@ -399,7 +399,7 @@ def _progress(quiet: bool) -> bool:
 def _in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:
     """Whether files are read in parts; None leaves it to their size. A page that cannot be written is an error now."""
     if report is not None:
-        from .report import ready
+        from .page import ready
 
         ready(report)
     if stream and explain:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._random import RNGLike
+from .comparing import Comparison, effects
 from .errors import InputError, MissingDependency
 from .explain import Explanation, held_out
 from .power import PredictedPower
@@ -18,6 +19,7 @@ from .result import ALPHA, TwoSampleResult, format_pvalue
 from .views import (
     KERNEL_LEVELS,
     bulk,
+    distances,
     in_units,
     kernel_fields,
     mosaic,
@@ -69,6 +71,27 @@ def power_curve(predicted: PredictedPower, ax: Axes | None = None, *, power: flo
         ax.plot(curve.needed, power, "D", color=Y_COLOUR, label=f"{curve.needed} points for {power:g}")
     ax.set(xscale="log", ylim=(0, 1.02), xlabel="points of X tested", ylabel="power", title="Power")
     ax.legend(frameon=False)
+    return ax
+
+
+def comparison_effects(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """How far each sample is from the reference, with 90 % intervals; filled where it differs at the level of here.
+
+    Each sample is seen by a test of its own, which may have learned another kernel than the others.
+    """
+    found = distances(comparison)
+    if not found:
+        raise InputError("no sample has been compared, so there is nothing to draw.")
+    ax, (title, _) = _axes(ax), effects(comparison)
+    for place, distance in enumerate(found):
+        fill = X_COLOUR if distance.adjusted <= comparison.alpha else "white"
+        if distance.ends is not None:
+            ax.plot(distance.ends, [place] * 2, color=X_COLOUR, linewidth=1.5, zorder=1)
+        ax.plot(distance.value, place, "o", color=X_COLOUR, markerfacecolor=fill)
+    ax.set_yticks(range(len(found)), [f"{d.name} (p = {format_pvalue(d.adjusted)})" for d in found])
+    ax.invert_yaxis()
+    ax.axvline(0, color=NEUTRAL, linestyle=":")
+    ax.set(xlabel=f"{title} from the reference", title=f"Filled: adjusted p at most {comparison.alpha:g}")
     return ax
 
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import base64
 import datetime
-import hashlib
 import io
-import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from importlib import resources
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -27,12 +24,12 @@ from numpy.typing import NDArray
 from ._random import RNGLike, Streams
 from ._version import __version__
 from .calibration import PairSwap, Permutation
-from .errors import IncompatibleParts, InputError, MissingDependency
+from .errors import IncompatibleParts, InputError
 from .explain import ColumnDifference, Explanation, TellingRow, explain, held_out, row_pixels, row_values
 from .objectives import PowerCriterion
+from .page import as_text, fill, levels_with, missing, or_why, ready, sentence, write
 from .power import PredictedPower, predict_power
 from .result import ALPHA, TwoSampleResult, format_pvalue
-from .saving import writable
 from .svg import (
     WITNESS_CLASSES,
     Drawn,
@@ -58,18 +55,16 @@ from .views import (
     witness_field,
 )
 
-LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The levels alpha to choose from on the page, beside the one it is written for."""
-
 POWER = 0.9
 """The power for which the page says how many rows it takes."""
+
+Fact: TypeAlias = tuple[str, str, bool]
+"""Name and value, and whether that is code."""
 
 _MOST_ROWS = 4000  # held-out rows of each sample, for what compares all of them
 _MOST_POINTS, _MOST_PICTURES = 1500, 600  # on the map
 _ROWS_SHOWN, _COLUMNS_SHOWN, _VALUES_SHOWN = 8, 6, 7
 _THUMBNAIL, _TILE = 96, 40  # pixels of the longer side: of telling images, of those on the map
-
-Part = TypeVar("Part")
 
 
 def write_report(
@@ -84,19 +79,9 @@ def write_report(
     progress: bool | None = None,
 ) -> Path:
     """Write what `render` gives to a file, and return its path."""
-    file = ready(path)
+    ready(path)
     page = render(result, alpha=alpha, names=names, explanation=explanation, facts=facts, rng=rng, progress=progress)
-    try:
-        file.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {path}: {error.strerror or error}.") from error
-    return Path(path)
-
-
-def ready(path: str | Path) -> Path:
-    """The file that a report will be written to, if it can be: better asked before a test than after it."""
-    _template()
-    return writable(path)
+    return write(page, path)
 
 
 def render(
@@ -136,36 +121,29 @@ def render(
     >>> render(result, rng=0).count("<section")
     7
     """
-    if not 0 < alpha < 1:
-        raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
-    template = _template()
-    look = _look(result, alpha, explanation, Streams(rng), progress)
-    script = _file("report.js")
-    page: str = template.render(
+    look = look_at(result, alpha, explanation, Streams(rng), progress)
+    return fill(
+        "report.html.jinja",
+        {"levels": look.levels, "alpha": alpha, "points": _points(look)},
         look=look,
         result=result,
+        levels=look.levels,
         alpha=alpha,
         names=names,
-        style=Drawn(_file("report.css")),
-        script=Drawn(script),
-        # Only this script runs, whatever the data hold, and nothing is fetched.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         verdict=_verdict(look),
-        null=_or_why(lambda: null_chart(null_of(result), look.levels, alpha)),
+        null=or_why(lambda: null_chart(null_of(result), look.levels, alpha)),
         effect=_effect(look),
-        columns=_columns(look),
-        rows=_telling_rows(look),
+        columns=columns_part(look),
+        rows=rows_part(look),
         map=_map(look),
         training=_training(look),
         repeat=_repeat(look, facts or {}),
-        data=_json({"levels": look.levels, "alpha": alpha, "points": _points(look)}),
     )
-    return page
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """What several parts of the page draw on."""
+class Look:
+    """What several parts of a page draw on."""
 
     result: TwoSampleResult
     alpha: float
@@ -173,8 +151,19 @@ class _Look:
     streams: Streams
     explanation: Explanation | None
     why_not: str  # there is no explanation
-    seen: TwoSampleResult | None  # of the rows that the explanation looked at
-    drawn: PointMap | None
+
+    @property
+    def seen(self) -> TwoSampleResult | None:
+        """The result of the rows that the explanation looked at."""
+        return None if self.explanation is None else self.explanation.result
+
+    @cached_property
+    def drawn(self) -> PointMap | None:
+        """The map of these rows; None where there is none to draw."""
+        explanation, most = self.explanation, _MOST_PICTURES if self.unit == "images" else _MOST_POINTS
+        if explanation is None:
+            return None
+        return or_why(lambda: point_map(explanation, most=most, rng=self.streams.numpy("map")))[0]
 
     def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
         """A text for each level."""
@@ -195,32 +184,29 @@ class _Look:
         return f"From {n:,} + {m:,} of the {of_n:,} + {of_m:,} held-out {self.unit}, drawn at random."
 
 
-def _look(
+def look_at(
     result: TwoSampleResult,
     alpha: float,
     explanation: Explanation | None,
     streams: Streams,
     progress: bool | None,
-) -> _Look:
-    levels = tuple(sorted({*LEVELS, alpha}))
-    why_not, seen, drawn = "", None, None
-    try:
-        if explanation is None:
-            fewer = on_fewer_points(result, _MOST_ROWS, streams.numpy("fewer"))
-            explanation = explain(fewer, rows=_ROWS_SHOWN, rng=streams.numpy("explain"), progress=progress)
-        seen = explanation.result
-        images = held_out(seen)[1].schema.kind == "image"
-        most = _MOST_PICTURES if images else _MOST_POINTS
-        drawn = point_map(explanation, most=most, rng=streams.numpy("map"))
-    except (InputError, IncompatibleParts) as error:
-        why_not = _sentence(error)
-    return _Look(result, alpha, levels, streams, explanation, why_not, seen, drawn)
+) -> Look:
+    """What parts of a page draw on, with an explanation of at most so many rows if there is none yet."""
+    levels, why_not = levels_with(alpha), ""
+    if explanation is None:
+        explanation, why_not = or_why(lambda: _explained(result, streams, progress))
+    return Look(result, alpha, levels, streams, explanation, why_not)
+
+
+def _explained(result: TwoSampleResult, streams: Streams, progress: bool | None) -> Explanation:
+    fewer = on_fewer_points(result, _MOST_ROWS, streams.numpy("fewer"))
+    return explain(fewer, rows=_ROWS_SHOWN, rng=streams.numpy("explain"), progress=progress)
 
 
 # The parts of the page, in their order. Each gives what the template shows.
 
 
-def _verdict(look: _Look) -> dict[str, Any]:
+def _verdict(look: Look) -> dict[str, Any]:
     result, p = look.result, format_pvalue(look.result.pvalue)
     exact = result.fitted is None or isinstance(result.fitted.spec.calibration, Permutation | PairSwap)
     return {
@@ -232,10 +218,10 @@ def _verdict(look: _Look) -> dict[str, Any]:
     }
 
 
-def _effect(look: _Look) -> dict[str, Any]:
+def _effect(look: Look) -> dict[str, Any]:
     effect, result = look.result.effect, look.result
     # From a part of the rows where there are many: it is one more pass over all pairs of them.
-    predicted, why_not = _or_why(lambda: predict_power(look.seen or result))
+    predicted, why_not = or_why(lambda: predict_power(look.seen or result))
     tiles = [
         ("MMD", effect.mmd, "the distance between the samples as the kernel sees them; 0 where there is none"),
         ("J", effect.criterion, "MMD² over its standard deviation: what the power of the test grows with"),
@@ -259,7 +245,7 @@ def _effect(look: _Look) -> dict[str, Any]:
     return {"tiles": shown, "chart": chart, "why_not": why_not}
 
 
-def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]:
+def _power_tiles(look: Look, predicted: PredictedPower) -> list[dict[str, Any]]:
     n, m = look.result.sizes
     ratio = m / n
     on_top = "" if look.result.train_sizes is None else f"; {look.unit} to learn from come on top"
@@ -281,7 +267,7 @@ def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]
         return f"{low:.2f} to {high:.2f}: the chance to find this difference again on {n:,} + {m:,} new {look.unit}"
 
     def careful(text: Callable[[float], str]) -> dict[float, str]:
-        return look.at_levels(lambda level: _or_why(partial(text, level))[0] or "too few shuffles for this level")
+        return look.at_levels(lambda level: or_why(partial(text, level))[0] or "too few shuffles for this level")
 
     power = careful(lambda level: f"{predicted.power(n, m, level):.2f}")
     return [
@@ -294,10 +280,10 @@ def _power_tiles(look: _Look, predicted: PredictedPower) -> list[dict[str, Any]]
     ]
 
 
-def _power_chart(look: _Look, predicted: PredictedPower) -> Drawn | None:
+def _power_chart(look: Look, predicted: PredictedPower) -> Drawn | None:
     curves, (n, m) = {}, look.result.sizes
     for level in look.levels:
-        curve, _ = _or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level, sizes=(n, m)))
+        curve, _ = or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level, sizes=(n, m)))
         if curve is not None:  # too few shuffles for so small a level
             curves[level] = curve
     if look.alpha not in curves:
@@ -305,7 +291,7 @@ def _power_chart(look: _Look, predicted: PredictedPower) -> Drawn | None:
     return power_chart(curves, look.alpha, POWER, m / n, look.unit)
 
 
-def _columns(look: _Look) -> dict[str, Any] | None:
+def columns_part(look: Look, charts: int = _COLUMNS_SHOWN) -> dict[str, Any] | None:
     """Columns by rank, and how the first of them are distributed; None where there are none."""
     if look.explanation is None or not look.explanation.columns or look.seen is None:
         return None
@@ -329,21 +315,19 @@ def _columns(look: _Look) -> dict[str, Any] | None:
             "bar": 0.0 if share is None else round(100 * max(0.0, share) / longest, 1),
         }
 
-    charts = [
-        {"column": column, "chart": marginal_chart(marginal_of(look.seen, column.name))}
-        for column in ranked[:_COLUMNS_SHOWN]
-    ]
+    seen = look.seen
+    drawn = [{"column": column, "chart": marginal_chart(marginal_of(seen, column.name))} for column in ranked[:charts]]
     return {
         "table": [cells(column) for column in ranked],
         "differing": look.at_levels(differing),
-        "charts": charts,
+        "charts": drawn,
         "calibration": look.explanation.calibration,
         "correction": look.explanation.correction,
         "notes": look.explanation.notes,
     }
 
 
-def _telling_rows(look: _Look) -> dict[str, Any] | None:
+def rows_part(look: Look) -> dict[str, Any] | None:
     """The rows of each sample that tell most, as tables or as pictures; None without an explanation."""
     if look.explanation is None:
         return None
@@ -367,7 +351,7 @@ def _value_columns(explanation: Explanation) -> list[str]:
     return [column.name for column in explanation.ranked()[:_VALUES_SHOWN]]
 
 
-def _map(look: _Look) -> dict[str, Any] | None:
+def _map(look: Look) -> dict[str, Any] | None:
     drawn, seen = look.drawn, look.seen
     if drawn is None or seen is None:
         return None
@@ -375,7 +359,7 @@ def _map(look: _Look) -> dict[str, Any] | None:
     contours, why_not = None, ""
     if drawn.in_plane:
         rng = look.streams.numpy("centres")
-        fields, why_not = _or_why(lambda: kernel_fields(seen, drawn.limits, rng=rng))
+        fields, why_not = or_why(lambda: kernel_fields(seen, drawn.limits, rng=rng))
         contours = None if fields is None else contour_chart(drawn, *fields)
     return {
         "chart": map_chart(drawn, field, id="map"),
@@ -401,7 +385,7 @@ def _about(drawn: PointMap) -> str:
     return f"{which} {where}." + (f" {outside} far out {'is' if outside == 1 else 'are'} not shown." if outside else "")
 
 
-def _points(look: _Look) -> dict[str, Any] | None:
+def _points(look: Look) -> dict[str, Any] | None:
     """What a reader sees who points at the map: where each point is, its row and its values or picture."""
     drawn, seen, explanation = look.drawn, look.seen, look.explanation
     if drawn is None or seen is None or explanation is None:
@@ -420,10 +404,10 @@ def _points(look: _Look) -> dict[str, Any] | None:
         return found | _sprite([row_pixels(samples.schema, fitted.scaling, point) for point in pooled])
     names = _value_columns(explanation)
     rows = (row_values(samples.schema, fitted.scaling, point) for point in pooled)
-    return found | {"columns": names, "values": [[_shown(row[name]) for name in names] for row in rows]}
+    return found | {"columns": names, "values": [[as_text(row[name]) for name in names] for row in rows]}
 
 
-def _training(look: _Look) -> dict[str, Any]:
+def _training(look: Look) -> dict[str, Any]:
     log, fitted = look.result.training, look.result.fitted
     if log is None or fitted is None or fitted.spec.learning is None:
         return {"log": None}
@@ -438,24 +422,36 @@ def _training(look: _Look) -> dict[str, Any]:
     }
 
 
-def _repeat(look: _Look, facts: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """(name, value, whether it is code) of everything that it takes to do the same again."""
+def _repeat(look: Look, facts: Mapping[str, object]) -> list[Fact]:
+    """Everything that it takes to do the same again."""
     result = look.result
-    lines: list[tuple[str, str, bool]] = [(name, str(value), name == "Command") for name, value in facts.items()]
+    lines: list[Fact] = [(name, str(value), name == "Command") for name, value in facts.items()]
     if result.fitted is not None:
         lines.append(("Test", repr(result.fitted.spec), True))
     lines.append(("Calibration", result.calibration, False))
     if result.chosen is not None:
         lines.append(("Chosen", result.chosen, False))
-    if result.samples is not None:
-        for sample, points in (("X", result.samples.x), ("Y", result.samples.y)):
-            shape = " × ".join(f"{size}" for size in points.shape)
-            lines.append((f"{sample} as tested", f"{shape} numbers, SHA-256 {fingerprint(points)}", False))
+    return [*lines, *fingerprints(result), *circumstances()]
+
+
+def fingerprints(result: TwoSampleResult) -> list[Fact]:
+    """Shapes and SHA-256 of the points as they were tested; none of a stream."""
+    if result.samples is None:
+        return []
+    return [
+        (f"{sample} as tested", f"{' × '.join(map(str, points.shape))} numbers, SHA-256 {fingerprint(points)}", False)
+        for sample, points in (("X", result.samples.x), ("Y", result.samples.y))
+    ]
+
+
+def circumstances() -> list[Fact]:
+    """By which versions a page was written, and when."""
     made = f"Python {platform.python_version()}, torch {version('torch')}, NumPy {version('numpy')}"
-    lines.append(("Versions", f"twosample {__version__}, {made}, SciPy {version('scipy')}, {platform.system()}", False))
     now = datetime.datetime.now(datetime.UTC)
-    lines.append(("Written", f"{now:%Y-%m-%d %H:%M} UTC", False))
-    return lines
+    return [
+        ("Versions", f"twosample {__version__}, {made}, SciPy {version('scipy')}, {platform.system()}", False),
+        ("Written", f"{now:%Y-%m-%d %H:%M} UTC", False),
+    ]
 
 
 # Pictures.
@@ -493,54 +489,5 @@ def _image() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise _missing("Pillow") from error
+        raise missing("Pillow") from error
     return Image
-
-
-# Common to all.
-
-
-def _template() -> Any:
-    try:
-        import jinja2
-        import matplotlib  # noqa: F401  # for contours; better now than halfway
-    except ImportError as error:
-        raise _missing(error.name or "jinja2") from error
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters |= {"p": format_pvalue, "shown": _shown, "percent": lambda share: f"{100 * share:.1f} %"}
-    return environment.from_string(_file("report.html.jinja"))
-
-
-def _missing(package: str) -> MissingDependency:
-    return MissingDependency(f"the report takes {package}; pip install 'twosample[report]'.")
-
-
-def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _or_why(make: Callable[[], Part]) -> tuple[Part | None, str]:
-    """A part of the page and "", or None and a sentence that says why there is none."""
-    try:
-        return make(), ""
-    except (InputError, IncompatibleParts) as error:
-        return None, _sentence(error)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:]
-
-
-def _shown(value: float | bool | str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _json(value: object) -> Drawn:
-    """JSON that can stand in a script element: no `<` in it ends that early, or opens a comment."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return Drawn(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

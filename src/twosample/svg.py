@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .result import TrainingLog
-from .views import KERNEL_LEVELS, Field, Marginal, Null, PointMap, PowerCurve
+from .views import KERNEL_LEVELS, Distance, Field, Marginal, Null, PointMap, PowerCurve
 
 WITNESS_CLASSES = 9
 """Classes w0 (as in Y) to w8 (as in X) of the colours of the witness."""
@@ -255,6 +255,36 @@ def power_chart(curves: Mapping[float, PowerCurve], alpha: float, wanted: float,
         _at_levels({level: drawn(curve) for level, curve in curves.items()}, alpha),
         panel.flag(here, f"here: {here:,}", 0, "flag here"),
     )
+
+
+def distance_chart(distances: Sequence[Distance], title: str, alpha: float) -> Drawn:
+    """How far each sample is from the reference: a dot and its interval, filled where the sample differs."""
+    ends = [value for d in distances for value in (d.value, *(d.ends or ()))]
+    high, line = max(0.0, *ends), 24.0
+    panel = Panel.of(
+        (min(0.0, *ends), high + 0.02 * high), (0, 1), height=line * len(distances) + 52, left=150, right=10, top=4
+    )
+    parts = [element("line", x1=float(panel.x(0)), x2=float(panel.x(0)), y1=4.0, y2=panel.y.start, class_="axis")]
+    for place, distance in enumerate(distances):
+        middle = 4 + line * (place + 0.5)
+        inside = [
+            element("title", _about(distance)),
+            element("text", _short(distance.name, 20), x=140.0, y=middle + 4, text_anchor="end", class_="label"),
+            element("line", x1=panel.x.start, x2=panel.x.end, y1=middle, y2=middle, class_="grid"),
+        ]
+        if distance.ends is not None:
+            low, top = panel.x(distance.ends).tolist()
+            inside.append(element("line", x1=low, x2=top, y1=middle, y2=middle, class_="whisker"))
+        inside.append(element("circle", cx=float(panel.x(distance.value)), cy=middle, r=5))
+        class_ = "distance differs" if distance.adjusted <= alpha else "distance"
+        parts.append(element("g", *inside, class_=class_, data_adjusted=repr(distance.adjusted)))
+    alt = f"{title} of each sample from the reference: " + "; ".join(map(_about, distances)) + "."
+    return panel.picture(alt, *parts, panel.x_axis(f"{title} from the reference"))
+
+
+def _about(distance: Distance) -> str:
+    around = "" if distance.ends is None else " ({:.3g} to {:.3g})".format(*distance.ends)
+    return f"{distance.name} {distance.value:.3g}{around}"
 
 
 def training_chart(log: TrainingLog, held_out: float | None) -> Drawn:

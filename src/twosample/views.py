@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -19,11 +20,12 @@ from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
 from ._random import RNGLike, Streams
+from .comparing import Comparison, effects
 from .errors import IncompatibleParts, InputError
 from .explain import Explanation, held_out, places, witness
 from .featurizers import SklearnClassifier
 from .kernels import DeepKernel, Kernel, Mapped
-from .power import PredictedPower
+from .power import PredictedPower, predict_power
 from .result import ALPHA, TwoSampleResult
 from .samples import Samples, Schema, as_samples
 from .statistics import HotellingT2, Law, embed_pooled, embedding
@@ -144,6 +146,52 @@ def power_over_sizes(
     both = [(int(size), max(2, round(size * ratio))) for size in at]
     ends = np.array([predicted.power_interval(*pair, alpha) for pair in both])
     return PowerCurve(at, np.array([predicted.power(*pair, alpha) for pair in both]), ends[:, 0], ends[:, 1], n, needed)
+
+
+# How far many samples are from one reference.
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far one sample is from the reference of a comparison.
+
+    Attributes
+    ----------
+    name, adjusted
+        Of the sample, and its p-value after the correction.
+    value
+        The MMD, or for tests without one their statistic.
+    ends
+        What holds the value with confidence 0.9, given how well it is known; None where there is no formula for it.
+    """
+
+    name: str
+    adjusted: float
+    value: float
+    ends: tuple[float, float] | None
+
+
+def distances(comparison: Comparison, seen: Mapping[str, TwoSampleResult] | None = None) -> list[Distance]:
+    """How far each sample is from the reference.
+
+    `seen` holds results of the same fitted tests on a part of the points, where all of them would take long.
+    """
+    _, values = effects(comparison)
+    return [
+        Distance(name, comparison.adjusted[name], value, _around(comparison[name], (seen or comparison).get(name)))
+        for name, value in values.items()
+    ]
+
+
+def _around(result: TwoSampleResult, seen: TwoSampleResult | None) -> tuple[float, float] | None:
+    """The ends of the interval that holds the MMD with confidence 0.9."""
+    if seen is None or result.effect.mmd is None:
+        return None
+    try:
+        width = NormalDist().inv_cdf(0.95) * predict_power(seen).deviation(*result.sizes)
+    except (InputError, IncompatibleParts):
+        return None
+    return math.sqrt(max(0.0, result.statistic - width)), math.sqrt(max(0.0, result.statistic + width))
 
 
 # Columns.
