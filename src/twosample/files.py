@@ -136,7 +136,7 @@ def _polars(file: Path) -> Any:
 
 def _read_text(stream: io.BufferedReader, file: Path, *, separator: str) -> polars.DataFrame:
     pl = _polars(file)
-    raw = stream.read()
+    raw = _with_newlines(stream.read())
     header = _header(raw, file, separator)
     try:
         table = pl.read_csv(
@@ -149,12 +149,23 @@ def _read_text(stream: io.BufferedReader, file: Path, *, separator: str) -> pola
     except pl.exceptions.PolarsError:
         _scan(raw, file, separator, len(header))  # says which line, if it is a matter of lines
         raise
-    if table.width and table[:, -1].null_count():
+    if (table.width and table[:, -1].null_count()) or b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
         # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
-        blank = _scan(raw, file, separator, len(header))
+        # What a quotation mark within a field means, or a carriage return alone, is not the same to all readers.
+        rows, blank = _scan(raw, file, separator, len(header))
+        if [name.strip() for name in table.columns] != header or rows != table.height:
+            raise InputError(
+                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands within "
+                "a field, or lines end in different ways; mend that."
+            )
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
     return table.select(_typed(pl, column).alias(column.name.strip()) for column in table)  # type: ignore[no-any-return]
+
+
+def _with_newlines(raw: bytes) -> bytes:
+    """Lines that end in carriage returns alone, as on old Macs, with the newlines that polars takes."""
+    return raw if b"\n" in raw else raw.replace(b"\r", b"\n")
 
 
 def _rows(raw: bytes, separator: str) -> Any:
@@ -194,8 +205,11 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
     return names
 
 
-def _scan(raw: bytes, file: Path, separator: str, width: int) -> list[int]:
-    """Which data rows, counted from 0, are blank lines; a row with more or fewer fields than the header is refused."""
+def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list[int]]:
+    """How many data rows there are, and which, counted from 0, are blank lines.
+
+    A row with more or fewer fields than the header is refused.
+    """
     rows = _rows(raw, separator)
     blank: list[int] = []
     count = -1  # the header
@@ -215,7 +229,7 @@ def _scan(raw: bytes, file: Path, separator: str, width: int) -> list[int]:
         raise InputError(f"{file}, line {rows.line_num}: {_sentence(error)} Is a quotation mark left open?") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text (after line {rows.line_num}); save it as CSV in UTF-8.") from error
-    return blank
+    return max(count, 0), blank
 
 
 def _typed(pl: Any, column: polars.Series) -> polars.Series:
@@ -280,6 +294,8 @@ def _read_npz(stream: io.BufferedReader, file: Path, member: str | None = None) 
         if member is not None and member not in names:
             raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
         array: npt.NDArray[Any] = archive[names[0] if member is None else member]
+    if not isinstance(array, np.ndarray):  # the bytes of a member that is no NPY file
+        raise InputError(f"{file} holds '{member or names[0]}', which is no array; write it with numpy.savez.")
     return array
 
 
