@@ -155,8 +155,8 @@ def _read_text(stream: io.BufferedReader, file: Path, *, separator: str) -> pola
         rows, blank = _scan(raw, file, separator, len(header))
         if [name.strip() for name in table.columns] != header or rows != table.height:
             raise InputError(
-                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands within "
-                "a field, or lines end in different ways; mend that."
+                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands "
+                "within a field, or lines end in different ways; mend that."
             )
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
