@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import TwoSampleError
+from .errors import TwoSampleError, printable
 
 
 @contextmanager
@@ -23,9 +23,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = "there is no verdi
 
     def say(kind: str, message: object) -> None:
         nonlocal explained
-        typer.echo(f"{kind}: {message}", err=True)
+        typer.echo(f"{kind}: {printable(str(message))}", err=True)
         if a and not explained and re.search(r"\b[XY]\b", str(message)):
-            typer.echo(f"(X is {a}, Y is {b}.)", err=True)
+            typer.echo(printable(f"(X is {a}, Y is {b}.)"), err=True)
             explained = True
 
     with warnings.catch_warnings():

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """The text with control characters as escapes: names in it come from files of anybody."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 class TwoSampleError(Exception):
-    """Anything this library raises on purpose."""
+    """Anything this library raises on purpose; its message is one line that can be shown."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(TwoSampleError, ValueError):
