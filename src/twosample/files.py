@@ -9,8 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -120,6 +123,7 @@ def _sentence(error: BaseException) -> str:
     """The first line of a foreign message, ending in a full stop."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    line = re.sub(r"<[\w.]+ object at 0x[0-9a-f]+>", "something else", line)
     return line[:200].rstrip(" .:") + "."
 
 
@@ -129,6 +133,37 @@ def _polars(file: Path) -> Any:
     except ImportError as error:
         raise MissingDependency(f"{file} takes polars to read; pip install 'twosample[tables]'.") from error
     return polars
+
+
+class _Unheard:
+    """Sends standard error to nowhere while polars reads binary files: it tells of a panic there before it raises.
+
+    The descriptor is that of the whole process, so the last of several threads to leave brings it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._kept = threading.Lock(), 0, -1
+
+    def __enter__(self) -> None:
+        with self._lock, suppress(OSError):  # a process may have closed it
+            if not self._inside:
+                if sys.stderr is not None:
+                    sys.stderr.flush()
+                self._kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside = max(0, self._inside - 1)
+            if not self._inside and self._kept >= 0:
+                os.dup2(self._kept, 2)
+                os.close(self._kept)
+                self._kept = -1
+
+
+_unheard = _Unheard()
 
 
 # Text
@@ -261,7 +296,8 @@ def _is_number(text: str) -> bool:
 
 
 def _read_parquet(stream: io.BufferedReader, file: Path) -> polars.DataFrame:
-    table: polars.DataFrame = _polars(file).read_parquet(stream)
+    with _unheard:
+        table: polars.DataFrame = _polars(file).read_parquet(stream)
     return table
 
 
@@ -269,7 +305,8 @@ def _read_arrow(stream: io.BufferedReader, file: Path) -> polars.DataFrame:
     pl = _polars(file)
     whole = stream.peek(6)[:6] == b"ARROW1"  # the file format (Feather version 2); without it, the streaming format
     # polars would read on from where the buffer of `stream` ends, so the streaming format is read from memory.
-    table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
+    with _unheard:
+        table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
     return table
 
 
@@ -328,7 +365,7 @@ class ParquetRows:
 
     def read(self) -> polars.DataFrame:
         """The rows, as a table in memory."""
-        with _told_about(self.path):
+        with _told_about(self.path), _unheard:
             part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
         return part  # type: ignore[no-any-return]
 
@@ -353,7 +390,7 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
     """A Parquet file in parts of some million numbers at most; of its columns those that are named, or all."""
     file = Path(path)
     chosen = None if columns is None else tuple(columns)
-    with _open(file), _told_about(file):
+    with _open(file), _told_about(file), _unheard:
         names = _scanned(file, None).collect_schema().names()
         if absent := [name for name in chosen or () if name not in names]:
             raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
