@@ -87,7 +87,9 @@ def build() -> typer.Typer:
     app.command("plan")(plan)
     app.command("methods")(methods)
     from .bench import bench_cli  # here, since it takes typer
+    from .compare_cli import run as compare  # the same, and the options above
 
+    app.command("compare")(compare)
     app.add_typer(bench_cli.build(), name="bench")
     return app
 
@@ -452,7 +454,7 @@ def _command(context: typer.Context, seed: int) -> str:
     for parameter in context.command.params:
         value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
         if parameter.param_type_name == "argument":
-            words.append(str(value))
+            words += map(str, value) if isinstance(value, list) else [str(value)]
         elif value is True:
             words.append(parameter.opts[0])
         elif value not in (None, False, parameter.default):

@@ -26,7 +26,7 @@ from ._random import RNGLike, Streams
 from .api import resolve, two_sample_test
 from .calibration import PairSwap, Permutation
 from .errors import InputError, InputWarning, TwoSampleError
-from .explain import _aligned, _html_table, benjamini_hochberg, holm
+from .explain import aligned, benjamini_hochberg, holm, html_table
 from .methods import choose
 from .result import ALPHA, TwoSampleResult, format_pvalue
 from .samples import as_samples, split_rows
@@ -158,6 +158,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
             ],
             "failures": dict(self.failures),
             "unfinished": list(self.unfinished),
+            "notes": list(self.notes),
         }
 
     def report(
@@ -182,7 +183,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
     @property
     def verdict(self) -> str:
         """Which samples differ, in a sentence."""
-        return verdict(len(self.rejected()), len(self.results))
+        return verdict(len(self.rejected()), len(self.results)) + "."
 
     def cells(self) -> list[list[str]]:
         """A table of all samples as texts, its head first."""
@@ -203,12 +204,12 @@ class Comparison(Mapping[str, TwoSampleResult]):
 
     def __str__(self) -> str:
         notes = [f"- {note}" for note in self.notes]
-        return "\n".join([f"{self.verdict} {self._how}", *_aligned(self.cells()), *notes])
+        return "\n".join([f"{self.verdict} {self._how}", *aligned(self.cells()), *notes])
 
     def _repr_html_(self) -> str:
         title = f"<strong>{html.escape(self.verdict)}</strong> {html.escape(self._how)}"
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return f"<div><p>{title}</p>{_html_table(self.cells())}{f'<ul>{notes}</ul>' if notes else ''}</div>"
+        return f"<div><p>{title}</p>{html_table(self.cells())}{f'<ul>{notes}</ul>' if notes else ''}</div>"
 
     @property
     def _how(self) -> str:
@@ -246,7 +247,9 @@ def compare(
     reference
         As X of `two_sample_test`; not an iterator, since it is read once for each sample.
     samples
-        Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its own categories.
+        Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its own categories. Each
+        is asked for twice, to be checked and to be tested, so a mapping may read samples that do not fit in memory
+        together.
     method, train_fraction, device, client
         As in `two_sample_test`, for each sample.
     correction
@@ -295,9 +298,9 @@ def compare(
     """
     _check_asked(reference, samples, correction, alpha)
     planned = functools.partial(_test_for, method, reference, train_fraction=train_fraction)
-    for name, sample in samples.items():
-        _check_sample(name, reference, sample, planned(sample))
-    enough = _permutations(planned(next(iter(samples.values()))), permutations, correction, len(samples), alpha)
+    for name in samples:
+        _check_sample(name, reference, sample := samples[name], planned(sample))
+    enough = _permutations(planned(sample), permutations, correction, len(samples), alpha)
     seeds = _seeds(samples, rng)
     test = functools.partial(
         two_sample_test,
@@ -313,10 +316,10 @@ def compare(
     failures: dict[str, str] = {}
     comparison = functools.partial(Comparison, results, correction, alpha, seeds, tuple(samples), failures)
     with bar("comparing", len(samples), progress) as tick:
-        for name, sample in samples.items():
+        for name in samples:
             try:
                 with _named_warnings(name):
-                    results[name] = test(sample, rng=seeds[name])
+                    results[name] = test(samples[name], rng=seeds[name])
             except KeyboardInterrupt:
                 raise ComparisonInterrupted(comparison()) from None
             except TwoSampleError as error:
@@ -328,15 +331,17 @@ def compare(
     return comparison()
 
 
-def verdict(found: int, count: int) -> str:
-    """In a sentence: `found` of `count` samples differ."""
+def verdict(found: int, count: int, reference: str = "the reference") -> str:
+    """In a sentence without its full stop: `found` of `count` samples differ."""
     if not count:
-        return "No sample has been compared."
+        return "No sample has been compared"
     if count == 1:
-        return "The sample differs from the reference." if found else "The sample is not found to differ."
+        return (
+            f"The sample differs from {reference}" if found else f"The sample is not found to differ from {reference}"
+        )
     if not found:
-        return f"None of {count} samples is found to differ from the reference."
-    return f"{found} of {count} samples {'differs' if found == 1 else 'differ'} from the reference."
+        return f"None of {count} samples is found to differ from {reference}"
+    return f"{found} of {count} samples {'differs' if found == 1 else 'differ'} from {reference}"
 
 
 def effects(comparison: Comparison) -> tuple[str, dict[str, float]]:

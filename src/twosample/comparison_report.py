@@ -14,8 +14,7 @@ from ._progress import bar
 from ._random import RNGLike, Streams
 from .comparing import CORRECTIONS, Comparison, effects, verdict
 from .page import fill, levels_with, or_why, ready, write
-from .report import Fact, Look, circumstances, columns_part, fingerprints, look_at, rows_part
-from .result import TwoSampleResult
+from .report import Fact, Look, circumstances, columns_part, fingerprints, is_exact, look_at, rows_part
 from .svg import distance_chart, null_chart
 from .views import distances, null_of
 
@@ -23,8 +22,8 @@ _COLUMNS_SHOWN, _CHARTS_SHOWN = 12, 3  # of each sample
 _MOST_PARTS = 60  # samples that fold out: a page stays small
 
 _PROMISES = {
-    "holm": "the chance that any sample of the reference's distribution is said to differ is at most {alpha:g}, however "
-    "the tests depend on each other (they share the reference)",
+    "holm": "the chance that any sample of the reference's distribution is said to differ is at most {alpha:g}, "
+    "however the tests depend on each other (they share the reference)",
     "bh": "of the samples said to differ, the expected share that does not is at most {alpha:g}, if the tests depend "
     "positively on each other (they share the reference; choose by or holm to assume nothing)",
     "by": "of the samples said to differ, the expected share that does not is at most {alpha:g}, however the tests "
@@ -92,15 +91,16 @@ def render_comparison(
         reference=reference,
         levels=levels,
         alpha=alpha,
-        verdict={level: verdict(len(comparison.rejected(level)), len(comparison)).rstrip(".") for level in levels},
+        verdict={level: verdict(len(comparison.rejected(level)), len(comparison)) for level in levels},
         promise={level: _PROMISES[comparison.correction].format(alpha=level) for level in levels},
         adjusted=CORRECTIONS[comparison.correction][0],
         effect=title,
         values=values,
         trained=any(result.train_sizes is not None for result in comparison.values()),
+        exact=all(map(is_exact, comparison.values())),
         chart=distance_chart(far, title, alpha) if far else None,
         intervals=any(distance.ends is not None for distance in far),
-        parts={name: _part(look) for name, look in looks.items()},
+        parts={name: _part(comparison, name, look) for name, look in looks.items()},
         repeat=_repeat(comparison, facts or {}),
     )
 
@@ -118,7 +118,7 @@ def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> d
     return looks
 
 
-def _part(look: Look) -> dict[str, Any]:
+def _part(comparison: Comparison, name: str, look: Look) -> dict[str, Any]:
     """What folds out for one sample."""
     result = look.result
     columns = columns_part(look, _CHARTS_SHOWN)
@@ -130,13 +130,14 @@ def _part(look: Look) -> dict[str, Any]:
         "table": None if columns is None else columns["table"][:_COLUMNS_SHOWN],
         "hidden": 0 if columns is None else max(0, len(columns["table"]) - _COLUMNS_SHOWN),
         "rows": rows_part(look) if look.unit == "images" else None,
-        "facts": _facts(result),
+        "facts": _facts(comparison, name),
     }
 
 
-def _facts(result: TwoSampleResult) -> list[Fact]:
+def _facts(comparison: Comparison, name: str) -> list[Fact]:
+    result, seed = comparison[name], str(comparison.seeds[name])
     chosen = [] if result.chosen is None else [("Chosen", result.chosen, False)]
-    return [("Calibration", result.calibration, False), *chosen, *fingerprints(result)]
+    return [("Calibration", result.calibration, False), ("Seed", seed, False), *chosen, *fingerprints(result)]
 
 
 def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:

@@ -187,13 +187,13 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self._headline()]
         if self.columns:
-            lines = _aligned([_COLUMN_HEADER, *map(_column_cells, self.ranked()[:_COLUMNS_SHOWN])])
+            lines = aligned([_COLUMN_HEADER, *map(_column_cells, self.ranked()[:_COLUMNS_SHOWN])])
             more = len(self.columns) - _COLUMNS_SHOWN
             parts.append(
                 "\n".join([f"{self._columns_title()}:", *lines, *([f"  ... {more} more"] if more > 0 else [])])
             )
         if self.rows_x or self.rows_y:
-            lines = _aligned(self._row_cells())
+            lines = aligned(self._row_cells())
             parts.append("\n".join([f"{_ROWS_TITLE}:", *lines]))
         parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
         return "\n\n".join(parts)
@@ -202,10 +202,10 @@ class Explanation:
         parts = [f"<p><strong>{html.escape(self._headline())}</strong></p>"]
         if self.columns:
             cells = [_column_cells(column) for column in self.ranked()]
-            parts.append(f"<p>{html.escape(self._columns_title())}</p>{_html_table([_COLUMN_HEADER, *cells])}")
+            parts.append(f"<p>{html.escape(self._columns_title())}</p>{html_table([_COLUMN_HEADER, *cells])}")
         if self.rows_x or self.rows_y:
             cells = [["sample", "row", "share", "values"], *self._row_cells()]
-            parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>{_html_table(cells)}")
+            parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>{html_table(cells)}")
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return f"<div>{''.join(parts)}{f'<ul>{notes}</ul>' if notes else ''}</div>"
 
@@ -815,14 +815,16 @@ def _shown(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table for a terminal."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
     ]
 
 
-def _html_table(cells: Sequence[Sequence[str]]) -> str:
+def html_table(cells: Sequence[Sequence[str]]) -> str:
+    """A table for a notebook, its head first."""
     head, *body = cells
     lines = ["".join(f"<th style='text-align:left'>{html.escape(cell)}</th>" for cell in head)]
     lines += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]

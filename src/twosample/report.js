@@ -52,6 +52,14 @@
     });
   }
 
+  const unfold = () => {
+    const aim = document.getElementById(location.hash.slice(1))?.closest("details");
+    if (aim) aim.open = true; // where a browser does not do so by itself
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+  addEventListener("beforeprint", () => all("details").forEach((part) => (part.open = true)));
+
   for (const code of all(".facts code")) {
     const button = make("button", "Copy", code.parentElement);
     button.type = "button";

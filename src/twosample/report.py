@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from ._random import RNGLike, Streams
 from ._version import __version__
 from .calibration import PairSwap, Permutation
-from .errors import IncompatibleParts, InputError
 from .explain import ColumnDifference, Explanation, TellingRow, explain, held_out, row_pixels, row_values
 from .objectives import PowerCriterion
-from .page import as_text, fill, levels_with, missing, or_why, ready, sentence, write
+from .page import as_text, fill, levels_with, missing, or_why, ready, write
 from .power import PredictedPower, predict_power
 from .result import ALPHA, TwoSampleResult, format_pvalue
 from .svg import (
@@ -208,14 +207,18 @@ def _explained(result: TwoSampleResult, streams: Streams, progress: bool | None)
 
 def _verdict(look: Look) -> dict[str, Any]:
     result, p = look.result, format_pvalue(look.result.pvalue)
-    exact = result.fitted is None or isinstance(result.fitted.spec.calibration, Permutation | PairSwap)
     return {
         "title": look.at_levels(lambda a: "The samples differ" if result.reject(a) else "No difference found"),
         "differ": {level: result.reject(level) for level in look.levels},
         "side": look.at_levels(lambda a: f"p = {p} is {'at most' if result.reject(a) else 'above'} α = {a:g}"),
         "p": p,
-        "exact": exact,
+        "exact": is_exact(result),
     }
+
+
+def is_exact(result: TwoSampleResult) -> bool:
+    """Whether the p-value holds at any size, not only in a limit."""
+    return result.fitted is None or isinstance(result.fitted.spec.calibration, Permutation | PairSwap)
 
 
 def _effect(look: Look) -> dict[str, Any]:
@@ -312,7 +315,7 @@ def columns_part(look: Look, charts: int = _COLUMNS_SHOWN) -> dict[str, Any] | N
             "pvalue": column.pvalue,
             "adjusted": column.adjusted,
             "share": share,
-            "bar": 0.0 if share is None else round(100 * max(0.0, share) / longest, 1),
+            "bar": 0.0 if share is None else round(max(0.0, share) / longest, 3),
         }
 
     seen = look.seen

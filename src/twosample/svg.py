@@ -269,7 +269,7 @@ def distance_chart(distances: Sequence[Distance], title: str, alpha: float) -> D
         middle = 4 + line * (place + 0.5)
         inside = [
             element("title", _about(distance)),
-            element("text", _short(distance.name, 20), x=140.0, y=middle + 4, text_anchor="end", class_="label"),
+            element("text", _short(distance.name, 16), x=140.0, y=middle + 4, text_anchor="end", class_="label"),
             element("line", x1=panel.x.start, x2=panel.x.end, y1=middle, y2=middle, class_="grid"),
         ]
         if distance.ends is not None:

@@ -1,0 +1,178 @@
+"""The command `twosample compare REF A B C ...`: one reference, many samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._console import sentences
+from .cli import (
+    Alpha,
+    AsJson,
+    Device,
+    FailOnReject,
+    InParts,
+    Method,
+    Permutations,
+    Quiet,
+    Report,
+    Scheduler,
+    Seed,
+    TrainFraction,
+    _command,
+    _finite,
+    _in_parts,
+    _lines,
+    _progress,
+    _seed,
+)
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from .comparing import Comparison
+
+Reference = Annotated[str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")]
+Files = Annotated[list[str], typer.Argument(metavar="A B C ...", help="The files with the samples to compare with it.")]
+Correction = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How p-values are corrected for the number of samples: holm (any false finding), bh or by (the share of "
+        "false findings; by whatever the dependence), none.",
+    ),
+]
+
+
+def run(
+    context: typer.Context,
+    reference: Reference,
+    files: Files,
+    method: Method = "mmd-d",
+    correction: Correction = "holm",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    report: Report = None,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
+) -> None:
+    """Test which of many samples differ from a reference.
+
+    Each file is tested against REF as 'twosample test' would, with a seed of its own that only --seed and the name of
+    the file decide; then p-values are corrected for the number of files. The files are of the kinds that 'twosample
+    test' reads, and they are read one at a time.
+
+    The exit status is 0 when there is a verdict on every file, whatever it is, and 2 when there is not. An interrupt
+    (Ctrl-C) shows the files that are done, and ends with 130.
+
+    \b
+    Examples:
+      twosample compare reference.csv monday.csv tuesday.csv wednesday.csv
+      twosample compare reference.csv days/*.csv --correction bh --quiet
+      twosample compare reference.csv days/*.csv --report week.html
+    """
+    with sentences():
+        in_parts, seed = _in_parts(stream, False, report), _seed(seed)
+        comparison = _compared(
+            reference,
+            files,
+            in_parts,
+            scheduler,
+            method=method,
+            correction=correction,
+            alpha=alpha,
+            permutations=permutations,
+            train_fraction=train_fraction,
+            rng=seed,
+            device=device,
+            progress=_progress(quiet),
+        )
+        facts = {"reference": reference, "seed": seed}
+        if report is not None:
+            from .comparison_report import write_comparison_report
+
+            again = {"Command": _command(context, seed), "Seed": seed}
+            options: dict[str, Any] = {"reference": reference, "facts": again, "rng": seed}
+            write_comparison_report(comparison, report, progress=_progress(quiet), **options)
+            facts["report"] = report
+        typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
+    if comparison.unfinished:
+        done, count = len(comparison), len(comparison.names)
+        typer.echo(f"interrupted: {done} of {count} samples have been compared.", err=True)
+        raise typer.Exit(130)
+    if comparison.failures:
+        raise typer.Exit(2)
+    if fail_on_reject and comparison.rejected():
+        raise typer.Exit(1)
+
+
+def _compared(
+    reference: str, files: list[str], in_parts: bool | None, scheduler: str | None, **options: Any
+) -> Comparison:
+    """What `compare` gives for files; after an interrupt that of the files that are done, if any are."""
+    from .cluster import connected
+    from .comparing import ComparisonInterrupted, compare
+    from .streams import open_file
+
+    with nullcontext() if scheduler is None else connected(scheduler) as client:
+        try:
+            return compare(open_file(reference, stream=in_parts), _Files(files, in_parts), client=client, **options)
+        except ComparisonInterrupted as interrupted:
+            if not interrupted.comparison:
+                raise
+            return interrupted.comparison
+
+
+class _Files(Mapping[str, Any]):
+    """The samples by the names of their files; each is read when it is asked for."""
+
+    def __init__(self, files: list[str], in_parts: bool | None) -> None:
+        twice = next((file for file in files if files.count(file) > 1), None)
+        if twice is not None:
+            raise InputError(f"{twice} is given more than once; leave out one of them.")
+        self._files, self._in_parts = files, in_parts
+
+    def __getitem__(self, file: str) -> Any:
+        from .streams import open_file
+
+        return open_file(file, stream=self._in_parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def _as_json(comparison: Comparison, facts: Mapping[str, Any]) -> str:
+    return json.dumps(_finite({**facts, **comparison.to_dict()}), allow_nan=False)
+
+
+def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:
+    from .comparing import CORRECTIONS, verdict
+    from .explain import aligned
+
+    found = comparison.rejected()
+    listed = f": {', '.join(found)}" if found else ""
+    sentence = f"{verdict(len(found), len(comparison), facts['reference'])}{listed}."
+    if quiet:
+        return sentence
+    lines = {
+        "reference": facts["reference"],
+        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {len(comparison.names)} samples",
+        "alpha": f"{comparison.alpha:g}",
+        "method": ", ".join(dict.fromkeys(result.method for result in comparison.values())),
+        "seed": facts["seed"],
+        **({"report": facts["report"]} if "report" in facts else {}),
+    }
+    notes = [f"- {note}" for note in comparison.notes]
+    return "\n".join([sentence, "", *aligned(comparison.cells()), "", _lines(lines), *notes])
