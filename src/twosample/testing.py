@@ -1,0 +1,871 @@
+"""The contracts of the parts, as checks that parts of your own can be put through.
+
+A kernel, featurizer, statistic or objective of your own goes wherever ours do, if it keeps the contract of its kind.
+Each function here tries every clause of a contract on a part. It returns nothing, or raises `BrokenContract`, which
+says which clause is broken and how. The part itself is left as it was.
+
+A clause is a function below, and its docstring is the clause.
+
+>>> import torch
+>>> from twosample import Kernel, testing
+>>> class Cosine(Kernel):
+...     def tile(self, a, b):
+...         return torch.cos(a[0][:, :1] - b[0][:, 0])
+>>> testing.check_kernel(Cosine(), torch.randn(12, 3))
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import math
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.random import get_state
+from scipy.stats import binom
+from torch import Tensor, nn
+
+from ._random import RNGLike, Streams
+from .calibration import PairSwap, Permutation
+from .errors import IncompatibleParts, InputError, TwoSampleError
+from .forms import pack
+from .kernels import Gaussian, Kernel, OnFeatures, start_featurizer
+from .learning import Learning, Objective
+from .products import DEFAULT_MEMORY, Embedded, block_sums, row_sums
+from .result import Effect
+from .samples import Samples, Schema
+from .saving import load
+from .statistics import MMD, Bins, HotellingT2, Statistic
+from .two_sample import TwoSampleTest
+
+__all__ = ["BrokenContract", "check_featurizer", "check_kernel", "check_objective", "check_statistic", "check_test"]
+
+S = TypeVar("S")
+
+_FEWEST = 8  # points: enough for tiles of three rows, and for more than twenty labellings
+_SMALL = 12 * 8 * 3**2  # bytes of memory in which a tile has three rows of float64
+_STEPS = (1e-5, 1e-6)  # of finite differences in float64: rounding spoils small ones, the kinks of a network large ones
+_CHANCE = 1e-6  # of a false alarm about a level
+
+
+class BrokenContract(TwoSampleError, AssertionError):
+    """A part that does not do what its kind promises: which clause, and how it was broken."""
+
+
+def check_kernel(
+    kernel: Kernel, points: Any, *, semidefinite: bool = True, differentiable: bool = True, saved: bool = True
+) -> None:
+    """Check a kernel on some points.
+
+    Parameters
+    ----------
+    kernel
+        As it is built, before it has started on any data.
+    points
+        (N, ...) points such as it is made for, at least 8, of which no two are the same.
+    semidefinite
+        Whether its matrices have no negative eigenvalue. A kernel such as minus a distance has, and MMD is fine with
+        it; `Spectral` and MMD("compressed") are not.
+    differentiable
+        False for a kernel that no gradient goes through, such as `Sign`.
+    saved
+        False for a kernel that cannot be saved; see docs/saving.md.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    clauses = [
+        _starts_by_its_generator,
+        _repeats_itself,
+        _embeds_every_point,
+        _embeds_in_any_order,
+        _moves_all_points_alike,
+        _compares_what_it_embeds,
+        _is_symmetric,
+        *([_is_semidefinite] if semidefinite else []),
+        _has_the_pairs_of_its_tiles,
+        _crosses_sides_to_tiles,
+        _is_the_product_of_its_features,
+        _sums_alike_in_all_tiles,
+        *([_pulls_back_as_autograd_does, _has_true_gradients, _has_true_gradients_through_tiles] * differentiable),
+        *_OF_MODULES,
+        *([_can_be_kept] if saved else []),
+    ]
+    _check("a kernel", kernel, clauses, _Kernel(kernel, _as_points(points)))
+
+
+def check_featurizer(featurizer: nn.Module, points: Any, *, saved: bool = True) -> None:
+    """Check a network from points to vectors, or a feature map, on some points.
+
+    Parameters
+    ----------
+    featurizer
+        As it is built, before it has started on any data.
+    points
+        (N, ...) points such as it is made for, at least 8, of which no two are the same.
+    saved
+        False for a network that cannot be saved; see docs/saving.md.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    clauses = [
+        _starts_by_its_generator,
+        _repeats_itself,
+        _gives_every_point_a_vector,
+        _gives_vectors_in_any_order,
+        _has_true_gradients,
+        *_OF_MODULES,
+        *([_can_be_kept] if saved else []),
+    ]
+    _check("a featurizer", featurizer, clauses, _Featurizer(featurizer, _as_points(points)))
+
+
+def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: Any) -> None:
+    """Check a statistic on two samples, seen through a kernel or a feature map.
+
+    Parameters
+    ----------
+    statistic
+        The statistic. One that draws some of the points, such as the landmarks of MMD("compressed"), is to draw all of
+        them here: what is left to chance is not the same after a shuffle.
+    representation
+        What it sees the samples through; started on the pooled points.
+    X, Y
+        (n, ...) and (m, ...) points, at least 8 of each, that differ plainly. Of one size where the statistic needs
+        that.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    clauses = [
+        _takes_the_representation,
+        _gives_one_number_for_a_shuffle,
+        _shuffles_as_points_move,
+        _ignores_the_order_within_samples,
+        _is_large_where_samples_differ,
+        _needs_no_more_memory,
+        _draws_by_its_generator,
+        _keeps_to_its_law,
+        _describes_the_effect,
+        _holds_settings_only,
+    ]
+    x, y = _as_points(X), _as_points(Y)
+    _check("a statistic", statistic, clauses, _Statistic(statistic, representation, x, y))
+
+
+def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: Any) -> None:
+    """Check an objective on a batch of two samples.
+
+    Parameters
+    ----------
+    objective
+        The objective.
+    representation
+        A kernel or feature map that it can train.
+    X, Y
+        (n, ...) and (m, ...) points, at least 8 of each. Of one size where the objective needs that.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    clauses = [
+        _gives_one_number,
+        _leaves_the_representation_alone,
+        _has_a_true_gradient,
+        _needs_no_more_memory,
+        _holds_settings_only,
+        _trains,
+    ]
+    x, y = _as_points(X), _as_points(Y)
+    _check("an objective", objective, clauses, _Objective(objective, representation, x, y))
+
+
+def check_test(
+    test: TwoSampleTest,
+    draw: Callable[[np.random.Generator, int], Any] | None = None,
+    *,
+    sizes: tuple[int, int] = (40, 30),
+    runs: int = 100,
+    alpha: float = 0.05,
+    rng: RNGLike | None = None,
+) -> None:
+    """Check a whole test: that one seed gives one answer, and that it keeps its level.
+
+    Parameters
+    ----------
+    test
+        The test; make its training short.
+    draw
+        `draw(rng, size)` gives a sample of that size, always of the same distribution; three normal columns if None.
+        Data with many ties, heavy tails or few rows are the hard ones.
+    sizes
+        Points of the two samples.
+    runs
+        Pairs of samples to test. At level 0.05 an exact test rejects at most 18 of 100 and 86 of 1000.
+    alpha
+        The level at which they are tested.
+    rng
+        Where the samples and the seeds of the runs come from.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold. An exact test is wrongly accused once in a million.
+    """
+    clauses = [_gives_one_answer_for_a_seed, _gives_pvalues, _stays_as_it_is, _keeps_its_level]
+    _check("a test", test, clauses, _Test(test, draw or _normal, sizes, runs, alpha, Streams(rng)))
+
+
+# ------------------------------------------------------------------------------------------------ How clauses are tried
+
+
+class _Unmet(Exception):
+    """What was found instead of what a clause says."""
+
+
+def _check(kind: str, part: object, clauses: Sequence[Callable[[S], None]], subject: S) -> None:
+    for clause in clauses:
+        try:
+            clause(subject)
+        except Exception as error:  # a part that raises does not keep the clause either
+            found = str(error) if isinstance(error, _Unmet) else f"it raised {type(error).__name__}: {error}"
+            sentence = (clause.__doc__ or "").strip().removesuffix(".")
+            raise BrokenContract(f'{part!r} breaks the contract of {kind}: "{sentence}". Here, {found}') from error
+
+
+def _require(condition: bool, found: str) -> None:
+    if not condition:
+        raise _Unmet(found)
+
+
+def _require_same(found: Tensor, expected: Tensor, what: str, *, tolerance: float = 1e-9) -> None:
+    """Require equal shapes, and values within `tolerance` of the largest one."""
+    _require(found.shape == expected.shape, f"{what} has shape {tuple(found.shape)}, not {tuple(expected.shape)}.")
+    if not found.numel():
+        return
+    found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
+    _require(bool(torch.isfinite(found).all()), f"{what} has values that are not finite.")
+    difference = (found - expected).abs()
+    if float(difference.max()) > tolerance * max(1.0, float(expected.abs().max())):
+        place = tuple(int(index) for index in np.unravel_index(int(difference.argmax()), found.shape))
+        raise _Unmet(f"{what} is {float(found[place]):.6g} at {place}, not {float(expected[place]):.6g}.")
+
+
+def _require_slope(value: Callable[[], Tensor], tensor: Tensor, what: str) -> None:
+    """Require that the gradient of `value()` in `tensor` is that of a finite difference in some direction."""
+    at = tensor.detach().clone()
+    direction = torch.randn(at.shape, generator=_draws("direction"), dtype=at.dtype).where(at.isfinite(), 0.0)
+    here = value()
+    (gradient,) = torch.autograd.grad(here, tensor, allow_unused=True) if here.requires_grad else (None,)
+    here = here.detach()
+    found = 0.0 if gradient is None else float((gradient * direction).sum())
+    differences = []
+    with torch.no_grad():
+        for step in _STEPS:
+            ahead = float(_moved(tensor, at + step * direction, value))
+            behind = float(_moved(tensor, at - step * direction, value))
+            differences.append((ahead - behind) / (2 * step))
+        tensor.copy_(at)
+    expected = min(differences, key=lambda difference: abs(difference - found))
+    room = 1e-3 * max(abs(found), abs(expected)) + 1e-7 * (1 + abs(float(here)))
+    _require(abs(found - expected) <= room, f"along {what} autograd gives {found:.6g}, but differences {expected:.6g}.")
+
+
+def _moved(tensor: Tensor, to: Tensor, value: Callable[[], Tensor]) -> Tensor:
+    tensor.copy_(to)
+    return value()
+
+
+def _draws(name: str) -> torch.Generator:
+    """The same numbers for the same name: a check has one answer."""
+    return Streams(0).torch(name)
+
+
+@contextmanager
+def _no_global_generator() -> Iterator[None]:
+    def states() -> tuple[object, ...]:
+        of_numpy = get_state()  # noqa: NPY002 - to see that nobody uses it
+        return random.getstate(), repr(of_numpy), tuple(torch.get_rng_state().tolist())
+
+    before = states()
+    yield
+    for name, old, new in zip(("random", "numpy.random", "torch"), before, states(), strict=True):
+        _require(old == new, f"the global generator of {name} was used.")
+
+
+def _as_points(points: Any) -> Tensor:
+    found = torch.as_tensor(points).detach().to("cpu", torch.float64)
+    if found.ndim < 2 or len(found) < _FEWEST:
+        raise InputError(f"the points have the shape {tuple(found.shape)}; give at least {_FEWEST} rows of values.")
+    return found
+
+
+def _cut(z: Embedded, start: int, end: int) -> Embedded:
+    return tuple(part[start:end] for part in z)
+
+
+def _started(module: nn.Module, points: Tensor) -> nn.Module:
+    """A copy that has started on the points, in float64 and in evaluation."""
+    made = copy.deepcopy(module)
+    dtype = next((parameter.dtype for parameter in made.parameters()), torch.float32)
+    start_featurizer(made, points.to(dtype), _draws("start"))
+    return made.double().eval()
+
+
+def _accelerators() -> list[torch.device]:
+    return [torch.device("cuda")] if torch.cuda.is_available() else []
+
+
+# ------------------------------------------------------------------------------------- Modules: kernels and featurizers
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module as it was given, and points to see through it."""
+
+    given: nn.Module
+    points: Tensor
+
+    @functools.cached_property
+    def module(self) -> Any:
+        return _started(self.given, self.points)
+
+    def values(self, module: Any, points: Tensor) -> Tensor:
+        """What it makes of points."""
+        raise NotImplementedError
+
+    def spec(self) -> TwoSampleTest:
+        """A test that uses it."""
+        raise NotImplementedError
+
+
+class _Kernel(_Module):
+    @functools.cached_property
+    def z(self) -> Embedded:
+        """All points, embedded."""
+        found: Embedded = self.module.embed(self.points)
+        return tuple(part.detach() for part in found)
+
+    @functools.cached_property
+    def matrix(self) -> Tensor:
+        """The (N, N) kernel matrix."""
+        return self.values(self.module, self.points).detach()
+
+    def values(self, module: Any, points: Tensor) -> Tensor:
+        z = module.centred(module.embed(points))
+        tile: Tensor = module.tile(z, z)
+        return tile
+
+    def spec(self) -> TwoSampleTest:
+        return TwoSampleTest(self.given, calibration=Permutation(19))
+
+
+class _Featurizer(_Module):
+    def values(self, module: Any, points: Tensor) -> Tensor:
+        features: Tensor = module(points)
+        return features
+
+    def spec(self) -> TwoSampleTest:
+        return TwoSampleTest(OnFeatures(self.given, Gaussian()), calibration=Permutation(19))
+
+
+def _starts_by_its_generator(seen: _Module) -> None:
+    """`start` draws from the generator it is given and from nothing else."""
+    with _no_global_generator():
+        twice = [_started(seen.given, seen.points).state_dict() for _ in range(2)]
+    for name, tensor in twice[0].items():
+        _require_same(twice[1][name], tensor, f"{name} after a second start with the same generator")
+
+
+def _repeats_itself(seen: _Module) -> None:
+    """In evaluation, the same points give the same values every time."""
+    with _no_global_generator():
+        first, second = (seen.values(seen.module, seen.points) for _ in range(2))
+    _require_same(second, first, "the second time, the value")
+
+
+def _computes_in_the_precision_of_its_points(seen: _Module) -> None:
+    """Points of float32 give values of float32, close to those of float64."""
+    single = copy.deepcopy(seen.module).float()
+    found = seen.values(single, seen.points.float())
+    _require(found.dtype == torch.float32, f"they are {found.dtype}.")
+    _require_same(found, seen.values(seen.module, seen.points), "the value in float32", tolerance=1e-3)
+
+
+def _registers_its_tensors(seen: _Module) -> None:
+    """Its tensors are parameters and buffers, so that they move with it and are saved."""
+    for place, module in seen.module.named_modules():
+        for name, value in vars(module).items():
+            where = f"{place}.{name}".lstrip(".")
+            _require(not isinstance(value, Tensor), f"{where} is neither: use nn.Parameter or register_buffer.")
+
+
+def _gives_the_same_on_other_devices(seen: _Module) -> None:
+    """On an accelerator, where there is one, it gives the same values."""
+    for device in _accelerators():
+        moved = copy.deepcopy(seen.module).to(device)
+        found = seen.values(moved, seen.points.to(device))
+        _require(found.device.type == device.type, f"the values are on {found.device}, not on {device}.")
+        _require_same(found, seen.values(seen.module, seen.points), f"on {device} the value", tolerance=1e-6)
+
+
+def _copies_well(seen: _Module) -> None:
+    """A copy is independent, and a state_dict makes it the same again."""
+    before = seen.values(seen.module, seen.points).detach()
+    other = copy.deepcopy(seen.module)
+    state = copy.deepcopy(seen.module.state_dict())
+    with torch.no_grad():
+        for tensor in other.state_dict().values():
+            if tensor.is_floating_point():
+                tensor += 0.1
+    _require_same(seen.values(seen.module, seen.points), before, "once a copy was changed, the value of the original")
+    other.load_state_dict(state)
+    _require_same(seen.values(other.eval(), seen.points), before, "with the state_dict of the original, the value")
+
+
+def _can_be_kept(seen: _Module) -> None:
+    """A fitted test with it is saved and comes back the same, to the bit."""
+    half = len(seen.points) // 2
+    X, Y = seen.points[:half].numpy(), seen.points[half:].numpy()
+    fitted = seen.spec().fit(X, Y, rng=0, device="cpu")
+    asked_for = pack(fitted).own
+    parts = {type(part).__name__: part for part in seen.given.modules() if type(part).__name__ in asked_for}
+    with tempfile.TemporaryDirectory() as folder:
+        fitted.save(Path(folder) / "test.safetensors")
+        loaded = load(Path(folder) / "test.safetensors", parts=parts, device="cpu")
+    before, after = (test.test(X, Y, rng=0).statistic for test in (fitted, loaded))
+    _require(before == after, f"the statistic was {before!r} before and {after!r} after.")
+
+
+def _has_true_gradients(seen: _Module) -> None:
+    """The gradient of every parameter is that of finite differences."""
+    made = copy.deepcopy(seen.module)
+    weights = torch.randn(seen.values(made, seen.points).shape, generator=_draws("weights"), dtype=torch.float64)
+    for name, parameter in made.named_parameters():
+        if parameter.requires_grad:
+            _require_slope(lambda: (seen.values(made, seen.points) * weights).sum(), parameter, name)
+
+
+_OF_MODULES = (
+    _copies_well,
+    _computes_in_the_precision_of_its_points,
+    _registers_its_tensors,
+    _gives_the_same_on_other_devices,
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- Kernels
+
+
+def _embeds_every_point(seen: _Kernel) -> None:
+    """`embed` gives a tuple of `parts` tensors with one row for each point."""
+    z, count = seen.module.embed(seen.points), seen.module.parts
+    _require(isinstance(z, tuple), f"it gives a {type(z).__name__}.")
+    _require(len(z) == count, f"it gives {len(z)} tensors, and `parts` is {count}.")
+    rows = [len(part) for part in z]
+    _require(all(size == len(seen.points) for size in rows), f"{len(seen.points)} points have {rows} rows.")
+
+
+def _embeds_in_any_order(seen: _Kernel) -> None:
+    """What a point is embedded as does not depend on the order of the points."""
+    order = torch.randperm(len(seen.points), generator=_draws("order"))
+    for number, part in enumerate(seen.module.embed(seen.points[order])):
+        _require_same(part, seen.z[number][order], f"part {number} of the points in another order")
+
+
+def _compares_what_it_embeds(seen: _Kernel) -> None:
+    """Calling the kernel is `tile` of what `embed` gives."""
+    half = len(seen.points) // 3
+    found = seen.module(seen.points[:half], seen.points[half:])
+    _require_same(found, seen.module.tile(_cut(seen.z, 0, half), _cut(seen.z, half, len(seen.points))), "the matrix")
+
+
+def _is_symmetric(seen: _Kernel) -> None:
+    """Its matrix is symmetric."""
+    _require_same(seen.matrix.T, seen.matrix, "the transposed matrix")
+
+
+def _is_semidefinite(seen: _Kernel) -> None:
+    """Its matrix has no negative eigenvalue."""
+    eigenvalues = torch.linalg.eigvalsh(seen.matrix)
+    least, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    _require(least >= -1e-9 * max(1.0, largest), f"the eigenvalues go from {least:.6g} to {largest:.6g}.")
+
+
+def _has_the_pairs_of_its_tiles(seen: _Kernel) -> None:
+    """`pairs` has the values of matching rows, as `tile` has them on its diagonal."""
+    half = len(seen.points) // 2
+    a, b = _cut(seen.z, 0, half), _cut(seen.z, half, 2 * half)
+    _require_same(seen.module.pairs(a, b), seen.module.tile(a, b).diagonal(), "a pair")
+
+
+def _moves_all_points_alike(seen: _Kernel) -> None:
+    """`centred` changes no value of the kernel."""
+    _require_same(seen.matrix, seen.module.tile(seen.z, seen.z), "the matrix of centred points")
+
+
+def _crosses_sides_to_tiles(seen: _Kernel) -> None:
+    """`cross` of the two `sides` is the tile between them."""
+    with torch.no_grad():
+        left, right = seen.module.sides(seen.z)
+        _require_same(seen.module.cross(_cut(left, 0, 5), right), seen.matrix[:5], "the cross of two sides")
+
+
+def _is_the_product_of_its_features(seen: _Kernel) -> None:
+    """`features`, where there are any, have the kernel for their inner products."""
+    features = seen.module.features(seen.z)
+    if features is not None:
+        _require_same(features @ features.T, seen.matrix, "their matrix of inner products")
+
+
+def _sums_alike_in_all_tiles(seen: _Kernel) -> None:
+    """Sums over its matrix do not depend on the tiles they are made of."""
+    weights = torch.randn(len(seen.points), 2, generator=_draws("weights"), dtype=torch.float64)
+    bins = torch.arange(len(seen.points)) // 2
+    ones = torch.nn.functional.one_hot(bins).double()
+    for memory in (_SMALL, DEFAULT_MEMORY):
+        with torch.no_grad():
+            rows = row_sums(seen.module, seen.points, weights, memory=memory)
+            blocks = block_sums(seen.module, seen.points, bins, memory=memory)
+        _require_same(rows, seen.matrix @ weights, f"with {memory} bytes a sum over a row")
+        _require_same(blocks, ones.T @ seen.matrix @ ones, f"with {memory} bytes a sum over two bins")
+
+
+def _pulls_back_as_autograd_does(seen: _Kernel) -> None:
+    """`tile_and_pullback` gives the tile and its gradients in the embedded points."""
+    half = len(seen.points) // 2
+    a, b = (tuple(part.clone().requires_grad_() for part in z) for z in (_cut(seen.z, 0, half), _cut(seen.z, half, -1)))
+    tile = seen.module.tile(a, b)
+    grad = torch.randn(tile.shape, generator=_draws("weights"), dtype=tile.dtype)
+    expected = torch.autograd.grad(tile, (*a, *b), grad, allow_unused=True)
+    again, pullback = seen.module.tile_and_pullback(a, b)
+    _require_same(again, tile, "its tile")
+    into_a, into_b, _ = pullback(grad, [True] * len(a))
+    for number, (found, true) in enumerate(zip([*into_a, *into_b], expected, strict=True)):
+        zero = torch.zeros_like((*a, *b)[number])
+        _require_same(
+            zero if found is None else found, zero if true is None else true, f"the gradient of tensor {number}"
+        )
+
+
+def _has_true_gradients_through_tiles(seen: _Kernel) -> None:
+    """The gradient of every parameter through sums over tiles is that of finite differences."""
+    made = copy.deepcopy(seen.module)
+    weights = torch.randn(len(seen.points), 2, generator=_draws("weights"), dtype=torch.float64)
+
+    def value() -> Tensor:
+        return (row_sums(made, seen.points, weights[:, 0], memory=_SMALL) * weights[:, 1]).sum()
+
+    for name, parameter in made.named_parameters():
+        if parameter.requires_grad:
+            _require_slope(value, parameter, f"{name} (is it among `tile_parameters`?)")
+
+
+# ---------------------------------------------------------------------------------------------------------- Featurizers
+
+
+def _gives_every_point_a_vector(seen: _Featurizer) -> None:
+    """It gives an (N, width) tensor of finite numbers, one row for each point."""
+    features = seen.values(seen.module, seen.points)
+    _require(
+        features.ndim == 2 and len(features) == len(seen.points),
+        f"{len(seen.points)} points give the shape {tuple(features.shape)}.",
+    )
+    _require_same(features, features, "a feature")
+
+
+def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
+    """The vector of a point does not depend on the order of the points."""
+    order = torch.randperm(len(seen.points), generator=_draws("order"))
+    found = seen.values(seen.module, seen.points[order])
+    _require_same(found, seen.values(seen.module, seen.points)[order], "a feature of the points in another order")
+
+
+# ---------------------------------------------------------------------------------- What holds settings and no data
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part that holds settings, a representation, and two samples."""
+
+    part: Any
+    given: nn.Module
+    x: Tensor
+    y: Tensor
+
+    @functools.cached_property
+    def representation(self) -> Any:
+        return _started(self.given, torch.cat([self.x, self.y]))
+
+    def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """What it gives for the samples as they are."""
+        raise NotImplementedError
+
+
+def _needs_no_more_memory(seen: _Part) -> None:
+    """A small budget of `memory` changes no value."""
+    _require_same(seen.value(_SMALL), seen.value(), f"with {_SMALL} bytes the value")
+
+
+def _holds_settings_only(seen: _Part) -> None:
+    """It holds settings, never data: using it changes nothing in it."""
+    before = copy.deepcopy(_settings(seen.part))
+    seen.value()
+    _require(repr(before) == repr(_settings(seen.part)), f"its settings were {before} and are {_settings(seen.part)}.")
+    tensors = [name for name, value in _settings(seen.part).items() if isinstance(value, Tensor)]
+    _require(not tensors, f"it holds tensors: {', '.join(tensors)}.")
+
+
+def _settings(part: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(part):
+        return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)} | vars(part)
+    return dict(getattr(part, "__dict__", {}))
+
+
+# ----------------------------------------------------------------------------------------------------------- Statistics
+
+
+class _Statistic(_Part):
+    @functools.cached_property
+    def samples(self) -> Samples:
+        return Samples(self.x, self.y, Schema("table" if self.x.ndim == 2 else "image", tuple(self.x.shape[1:])))
+
+    def plans(self) -> Iterator[tuple[Bins, Tensor]]:
+        """Bins of one point and of several, and shuffles of them, the observed order first."""
+        n, m = self.samples.sizes
+        for bins in (500, min(n, m) // 3):
+            draws = _draws(f"shuffles of {bins}")
+            if "permutations" in self.part.shuffled_by:
+                permutation = Permutation(40, bins=bins)
+                plan = permutation.plan(n, m, draws)
+                yield plan, permutation.shuffles(plan, draws, order_matters=True)
+            else:
+                swap = PairSwap(40, bins=bins)
+                plan = swap.plan(n, m, draws, self.part.least_bins(n, m))
+                yield plan, swap.shuffles(plan, draws)
+
+    def prepared(self, samples: Samples, bins: Bins, memory: int = DEFAULT_MEMORY) -> Any:
+        return self.part.prepare(self.representation, samples, bins, _draws("prepare"), memory=memory)
+
+    def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
+        bins, shuffles = next(self.plans())
+        values: Tensor = self.part.evaluate(self.prepared(self.samples, bins, memory), shuffles)
+        return values
+
+
+def _takes_the_representation(seen: _Statistic) -> None:
+    """`check` takes the representation, and `shuffled_by` names ways to shuffle."""
+    seen.part.check(seen.representation)
+    ways = seen.part.shuffled_by
+    _require(
+        bool(ways) and set(ways) <= {"permutations", "swaps"}, f"shuffled_by is {ways!r}: 'permutations', 'swaps'?"
+    )
+
+
+def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
+    """`evaluate` gives a finite number in float64 for each shuffle, whatever others come with it."""
+    for bins, shuffles in seen.plans():
+        prepared = seen.prepared(seen.samples, bins)
+        together = seen.part.evaluate(prepared, shuffles)
+        _require(together.dtype == torch.float64, f"the values are {together.dtype}.")
+        alone = torch.cat([seen.part.evaluate(prepared, one[None]) for one in shuffles])
+        _require_same(together, alone, "among other shuffles, the value")
+
+
+def _shuffles_as_points_move(seen: _Statistic) -> None:
+    """A shuffle has the value that the samples have once their points have moved."""
+    for bins, shuffles in seen.plans():
+        values = seen.part.evaluate(seen.prepared(seen.samples, bins), shuffles)
+        places = bins.members(0, bins.moving)
+        for number, shuffle in enumerate(shuffles[:12]):
+            pooled = seen.samples.pooled()
+            pooled[places] = seen.samples.pooled()[places[shuffle]]
+            moved = Samples(pooled[: len(seen.x)], pooled[len(seen.x) :], seen.samples.schema)
+            observed = seen.part.evaluate(seen.prepared(moved, bins), shuffles[:1])[0]
+            what = "the observed order" if not number else f"shuffle {number} of bins of {bins.size}"
+            _require_same(values[number], observed, f"the value of {what}", tolerance=1e-7)
+
+
+def _ignores_the_order_within_samples(seen: _Statistic) -> None:
+    """The order of points within a sample does not matter, or where they are paired, the order of the pairs."""
+    if "permutations" not in seen.part.shuffled_by:
+        return
+    bins, shuffles = next(seen.plans())
+    n, m = seen.samples.sizes
+    of_x = torch.randperm(n, generator=_draws("order of x"))
+    of_y = of_x if seen.part.depends_on_order else torch.randperm(m, generator=_draws("order of y"))
+    other = Samples(seen.x[of_x], seen.y[of_y], seen.samples.schema)
+    value, same = (seen.part.evaluate(seen.prepared(samples, bins), shuffles[:1]) for samples in (seen.samples, other))
+    _require_same(same, value, "in another order, the value", tolerance=1e-7)
+
+
+def _is_large_where_samples_differ(seen: _Statistic) -> None:
+    """Its value is larger in the observed order than in most others, where the samples differ plainly."""
+    values = seen.value()
+    above = int((values[1:] >= values[0]).sum())
+    _require(above <= len(values) // 10, f"{above} of {len(values) - 1} shuffles have at least the observed value.")
+
+
+def _draws_by_its_generator(seen: _Statistic) -> None:
+    """It draws from the generator it is given and from nothing else."""
+    with _no_global_generator():
+        first, second = seen.value(), seen.value()
+    _require_same(second, first, "the second time, the value")
+
+
+def _keeps_to_its_law(seen: _Statistic) -> None:
+    """The threshold of its law, where it has one, is exceeded no more often than it says."""
+    try:
+        seen.part.check_law(seen.representation)
+    except IncompatibleParts:
+        return
+    law = seen.part.law(seen.prepared(seen.samples, next(seen.plans())[0]))
+    for alpha in (0.01, 0.05, 0.5):
+        chance = law.survival(law.threshold(alpha))
+        _require(0 <= chance <= alpha + 1e-9, f"by the {law.name}, that at {alpha} is exceeded with chance {chance}.")
+
+
+def _describes_the_effect(seen: _Statistic) -> None:
+    """`prepare` knows its rounding error, and `effect` says how different the samples are."""
+    bins, shuffles = next(seen.plans())
+    prepared = seen.prepared(seen.samples, bins)
+    resolution = prepared.resolution
+    _require(0 <= resolution < math.inf, f"the resolution is {resolution!r}.")
+    effect = seen.part.effect(prepared, float(seen.part.evaluate(prepared, shuffles[:1])[0]), 0.0)
+    _require(isinstance(effect, Effect), f"`effect` gives a {type(effect).__name__}, not an Effect.")
+
+
+# ----------------------------------------------------------------------------------------------------------- Objectives
+
+
+class _Objective(_Part):
+    def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
+        value: Tensor = self.part(self.representation, self.x, self.y, memory=memory)
+        return value
+
+    def trained(self, steps: int) -> nn.Module:
+        """The representation after so many steps, from one start."""
+        statistic = MMD() if isinstance(self.given, Kernel) else HotellingT2()
+        test = TwoSampleTest(self.given, Learning(self.part, steps=steps), statistic)
+        return test.fit(self.x.numpy(), self.y.numpy(), rng=0, device="cpu", progress=False).representation
+
+
+def _gives_one_number(seen: _Objective) -> None:
+    """It gives one finite number, with a gradient."""
+    value = seen.value()
+    _require(value.ndim == 0, f"it has the shape {tuple(value.shape)}.")
+    _require(math.isfinite(value.item()), f"it is {value.item()}.")
+    _require(value.requires_grad, "it has none.")
+
+
+def _has_a_true_gradient(seen: _Objective) -> None:
+    """Its gradient in every parameter is that of finite differences."""
+    for name, parameter in seen.representation.named_parameters():
+        if parameter.requires_grad:
+            _require_slope(seen.value, parameter, name)
+
+
+def _leaves_the_representation_alone(seen: _Objective) -> None:
+    """It changes nothing in the representation."""
+    before = copy.deepcopy(seen.representation.state_dict())
+    seen.value()
+    for name, tensor in seen.representation.state_dict().items():
+        _require_same(tensor, before[name], f"afterwards {name}", tolerance=0.0)
+    filled = [name for name, parameter in seen.representation.named_parameters() if parameter.grad is not None]
+    _require(not filled, f"it leaves gradients in {', '.join(filled)}; the optimiser does that.")
+
+
+def _trains(seen: _Objective) -> None:
+    """Training by it moves parameters, and leaves them finite."""
+    before, after = (list(seen.trained(steps).parameters()) for steps in (0, 3))
+    _require(all(bool(torch.isfinite(parameter).all()) for parameter in after), "some are not finite.")
+    moved = [not torch.equal(old, new) for old, new in zip(before, after, strict=True)]
+    _require(any(moved), f"none of {len(moved)} has moved in three steps.")
+
+
+# ---------------------------------------------------------------------------------------------------------- Whole tests
+
+
+@dataclass(frozen=True)
+class _Test:
+    test: TwoSampleTest
+    draw: Callable[[np.random.Generator, int], Any]
+    sizes: tuple[int, int]
+    runs: int
+    alpha: float
+    streams: Streams
+
+    def samples(self, run: int) -> tuple[Any, Any]:
+        """Two samples of one distribution."""
+        rng = self.streams.numpy(f"samples {run}")
+        n, m = self.sizes
+        return self.draw(rng, n), self.draw(rng, m)
+
+    @functools.cached_property
+    def pvalues(self) -> list[float]:
+        found = []
+        for run in range(self.runs):
+            rng = self.streams.numpy(f"test {run}")
+            found.append(self.test.run(*self.samples(run), rng=rng, device="cpu", progress=False).pvalue)
+        return found
+
+
+def _normal(rng: np.random.Generator, size: int) -> Any:
+    return rng.normal(size=(size, 3))
+
+
+def _gives_one_answer_for_a_seed(seen: _Test) -> None:
+    """One seed gives one answer, whatever else the program draws."""
+    X, Y = seen.samples(0)
+    with _no_global_generator():
+        first, second = (seen.test.run(X, Y, rng=1, device="cpu", progress=False) for _ in range(2))
+    _require(
+        first.statistic == second.statistic and np.array_equal(first.null_distribution, second.null_distribution),
+        f"the statistic is {first.statistic!r} and then {second.statistic!r}, or its null distribution has changed.",
+    )
+
+
+def _gives_pvalues(seen: _Test) -> None:
+    """P-values are larger than 0 and at most 1."""
+    outside = [p for p in seen.pvalues if not 0 < p <= 1]
+    _require(not outside, f"{len(outside)} of {seen.runs} are not, such as {outside[:1]}.")
+
+
+def _stays_as_it_is(seen: _Test) -> None:
+    """Running it trains nothing in place."""
+    before = copy.deepcopy(seen.test.representation.state_dict())
+    seen.test.run(*seen.samples(0), rng=0, device="cpu", progress=False)
+    after = seen.test.representation.state_dict()
+    _require(before.keys() == after.keys(), f"the representation had {sorted(before)} and has {sorted(after)}.")
+    for name, tensor in after.items():
+        same = torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before[name]))
+        _require(same, f"{name} of the representation has changed.")
+
+
+def _keeps_its_level(seen: _Test) -> None:
+    """Where both samples have one distribution, it rejects no more often than alpha allows."""
+    rejected = sum(p <= seen.alpha for p in seen.pvalues)
+    most = int(binom.isf(_CHANCE, seen.runs, seen.alpha))
+    _require(
+        rejected <= most,
+        f"it rejected {rejected} of {seen.runs} at {seen.alpha}; an exact test stays within {most} all but once in a "
+        "million.",
+    )
