@@ -1,5 +1,6 @@
 # make demo     run the library on the two pairs of tables in demo/, and write demo-report.html about the second
 # make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
+# make docs     build the site into build/docs (a quarter of a minute, offline, warnings are errors)
 # make check    format, lint, strict types, import layers; no tests
 # make bench    print how much faster than the usual ways, and what has become slower since the last time, then level
 #               and power (a quarter of an hour; make bench QUICK=1 prints a few ratios in a couple of minutes)
@@ -21,7 +22,7 @@ export TWOSAMPLE_DATA := $(DATA)
 endif
 endif
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test docs check bench format clean
 
 demo: $(INSTALLED)
 	@echo "Nine blobs against nine blobs that lean (x, y):"
@@ -35,6 +36,10 @@ demo: $(INSTALLED)
 # One thread a worker: the workers already fill the cores.
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+docs: $(INSTALLED)
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@echo "Open build/docs/index.html in a browser."
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -63,5 +68,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing into .venv (once; PyTorch is large) ..." >&2
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-		$(BIN)/python -m pip install -qq --editable '.[all,dev]'
+		$(BIN)/python -m pip install -qq --editable '.[all,dev,docs]'
 	@touch $@
