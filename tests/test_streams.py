@@ -41,6 +41,7 @@ from twosample import (
 )
 from twosample import streams as module
 from twosample.errors import InputError, InputWarning
+from twosample.reading import Origin
 from twosample.samples import Moments, Profile, Scaling, as_samples, schema_and_scaling
 from twosample.streams import Stream, embed_streams, survey, training_rows
 
@@ -232,7 +233,7 @@ def test_moments_of_parts_merge(size):
 
 def test_profiles_learn_what_samples_are():
     X, Y = frames(30, 0), frames(40, 1)[["kind", "on", "size"]]
-    profiles = Profile("X"), Profile("Y")
+    profiles = Profile(Origin("X")), Profile(Origin("Y"))
     for profile, data in zip(profiles, (X, Y), strict=True):
         for batch in cut(data, 11):
             profile.include(profile.read(batch))

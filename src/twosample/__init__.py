@@ -9,6 +9,7 @@ False
 from ._version import __version__ as __version__
 from .api import two_sample_test
 from .calibration import Asymptotic, PairSwap, Permutation, Spectral
+from .columns import Columns
 from .comparing import Comparison, ComparisonInterrupted, compare
 from .errors import (
     ClusterError,
@@ -94,6 +95,7 @@ __all__ = [
     "Classifier",
     "ClusterError",
     "ColumnDifference",
+    "Columns",
     "Comparison",
     "ComparisonInterrupted",
     "ConvNet",

@@ -8,6 +8,7 @@ from typing import Any
 
 from ._random import RNGLike
 from .calibration import PairSwap, Permutation
+from .columns import Columns
 from .errors import IncompatibleParts, InputError
 from .methods import METHODS, choose
 from .result import TwoSampleResult
@@ -26,6 +27,7 @@ def two_sample_test(
     device: str = "auto",
     progress: bool | None = None,
     client: Any = None,
+    columns: Columns | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
 
@@ -50,6 +52,8 @@ def two_sample_test(
         A `distributed.Client`: what is left after training, seeing all points through the kernel and comparing them,
         is then done by the workers of its cluster, on their CPUs. The answer is that of this machine, to the bit where
         processors are alike and torch has one thread here as it has there, else to the rounding of kernel values.
+    columns
+        Which columns of tables to test, as what, and what becomes of missing values, which are an error by default.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def two_sample_test(
         method, why = choose(known_rows(X), known_rows(Y), trained=train_fraction is not None)
         chosen = f"{method}: {why}"
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
-    result = test.run(X, Y, rng=rng, device=device, progress=progress, client=client)
+    result = test.run(X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns)
     return result if chosen is None else dataclasses.replace(result, chosen=chosen)
 
 

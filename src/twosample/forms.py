@@ -24,6 +24,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from .calibration import Asymptotic, PairSwap, Permutation, Spectral
+from .columns import Columns
 from .errors import InputError
 from .featurizers import (
     MLP,
@@ -131,7 +132,7 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
 _OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
 _STATISTICS = (MMD, HotellingT2)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, Spectral)
-_OTHERS = (FittedTest, TwoSampleTest, Learning, Schema, Column, Scaling, TrainingLog)
+_OTHERS = (FittedTest, TwoSampleTest, Learning, Schema, Column, Columns, Scaling, TrainingLog)
 RECORDS: tuple[type, ...] = (*_OBJECTIVES, *_STATISTICS, *_CALIBRATIONS, *_OTHERS)
 """Parts whose form is that of their fields."""
 

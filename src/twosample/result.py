@@ -104,6 +104,8 @@ class TwoSampleResult:
         The shuffles and what the statistic was computed from.
     chosen
         What `method="auto"` chose, and why; None where the caller did.
+    dropped
+        How many rows of X and Y were left out because something in them was missing, as `Columns(missing="drop")` asks.
     """
 
     statistic: float
@@ -119,6 +121,7 @@ class TwoSampleResult:
     samples: Samples | None = field(repr=False, default=None)
     calibrated: Calibrated | None = field(repr=False, default=None)
     chosen: str | None = None
+    dropped: tuple[int, int] = (0, 0)
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
@@ -146,6 +149,7 @@ class TwoSampleResult:
             "calibration": self.calibration,
             "sizes": list(self.sizes),
             "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
+            "dropped": list(self.dropped),
             "effect": dataclasses.asdict(self.effect),
             "training": training,
         }
@@ -178,7 +182,8 @@ class TwoSampleResult:
             if self.train_sizes is None
             else f", kernel learned on {self.train_sizes[0]} + {self.train_sizes[1]} others"
         )
-        return f"{verdict}: p = {format_pvalue(self.pvalue)} ({self.method} on {n} + {m} points{trained})."
+        without = "" if not any(self.dropped) else "; left out for missing values: {} + {} rows".format(*self.dropped)
+        return f"{verdict}: p = {format_pvalue(self.pvalue)} ({self.method} on {n} + {m} points{trained}{without})."
 
     def _repr_html_(self) -> str:
         rows = [

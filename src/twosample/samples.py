@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-import narwhals as nw
 import numpy as np
 import torch
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .columns import Columns
 from .errors import InputError, InputWarning
-
-Kind: TypeAlias = Literal["numeric", "boolean", "category"]
+from .reading import AS_FOUND, LAYOUTS, Found, Images, Kind, Origin, Source, Table, count, listed, read
 
 MAX_LEVELS = 50
 """A column of strings with more pooled levels than this is text, not a category."""
 
 _MOST_LEVELS = 10_000  # of one column of a stream, for an answer before memory is full of them
-_CHANNELS = (1, 3, 4)
-_LAYOUTS = (
-    "(N, height, width) or (N, height, width, channels) of uint8, (N, height, width) or (N, channels, height, width) "
-    "of floats, with 1, 3 or 4 channels"
-)
-_KINDS = {"numeric": "numbers", "boolean": "true and false", "category": "strings or categories"}
+_KINDS = {
+    "numeric": "numbers",
+    "boolean": "true and false",
+    "category": "strings or categories",
+    "unknown": "nothing but missing values",
+}
 _PIXELS = {"uint8": "uint8 pixels in 0..255", "float32": "floats"}
 _CHUNK = 2**22  # numbers in float64 at a time: 32 MiB
 _FARTHEST = 1e15  # standard deviations: squared distances stay finite in float32
@@ -51,19 +48,26 @@ class Column:
         How it is encoded: as itself, as 0 and 1, or as one indicator for each level and one for any other.
     levels : tuple of str
         The sorted levels of the pooled samples; empty unless `kind` is "category".
+    missing : bool
+        Whether an indicator of its own says where values are missing.
+    fill : float
+        What is in their place then: the pooled mean of the others; in a category every other indicator is 0.
     """
 
     name: str
     kind: Kind
     levels: tuple[str, ...] = ()
+    missing: bool = False
+    fill: float = 0.0
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the encoded columns that this column becomes."""
+        gap = (f"{self.name} is missing",) if self.missing else ()
         if self.kind != "category":
-            return (self.name,)
+            return (self.name, *gap)
         other = "other" if "other" not in self.levels else "(any other)"
-        return tuple(f"{self.name}={level}" for level in (*self.levels, other))
+        return (*(f"{self.name}={level}" for level in (*self.levels, other)), *gap)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Schema:
         Whether the columns have names of their own, by which they are matched.
     pixels : {"", "uint8", "float32"}
         What image pixels are; a uint8 image and one of floats in [0, 1] are not on the same scale.
+    rules : Columns
+        What the user said of columns and missing values; it holds for later data too.
     """
 
     kind: Literal["table", "image"]
@@ -88,6 +94,7 @@ class Schema:
     columns: tuple[Column, ...] = ()
     named: bool = False
     pixels: Literal["", "uint8", "float32"] = ""
+    rules: Columns = AS_FOUND
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -99,7 +106,11 @@ class Schema:
         """For each encoded column whether it is standardised; indicators are left as they are."""
         # A rare level divided by its tiny standard deviation would dominate every distance. Left alone, two different
         # levels are at squared distance 2, which is the mean squared distance of a standardised column.
-        return tuple(column.kind == "numeric" for column in self.columns for _ in column.features)
+        return tuple(
+            column.kind == "numeric" and feature == column.name
+            for column in self.columns
+            for feature in column.features
+        )
 
     def encode(self, data: object, sample: str) -> Tensor:
         """Validate and encode one sample.
@@ -116,15 +127,18 @@ class Schema:
         Tensor
             Of shape (N, d) and float64 for tables, (N, C, H, W) and uint8 or float32 for images.
         """
-        data_read = _read(data, sample)
+        # Whoever asks for points wants one for each row.
+        rules = replace(self.rules, missing="error") if self.rules.missing == "drop" else self.rules
+        data_read = read(data, Origin.of(data, sample), rules)
         self._check(data_read, sample)
+        self._check_gaps(self._gaps(data_read, sample), sample)
         return self._tensor(data_read, sample)
 
-    def _check(self, data: _Table | _Images, sample: str, *, warn: bool = True) -> None:
+    def _check(self, data: Table | Images, sample: str, *, warn: bool = True) -> None:
         """Refuse what is unlike the schema; warn of levels that it does not know."""
         if isinstance(data, np.ndarray) != (self.kind == "image"):
             found = "images" if isinstance(data, np.ndarray) else "a table"
-            raise InputError(f"The fitted test takes {self.kind}s but {sample} holds {found}; images are {_LAYOUTS}.")
+            raise InputError(f"The fitted test takes {self.kind}s but {sample} holds {found}; images are {LAYOUTS}.")
         if isinstance(data, np.ndarray):
             _check_images(self, data, sample, "The fitted test takes")
             return
@@ -133,10 +147,26 @@ class Schema:
             if column.kind == "category" and warn:
                 _warn_if_unseen(column, data, position, sample)
 
-    def _places(self, data: _Table, sample: str) -> list[int]:
+    def _check_gaps(self, gaps: Sequence[int] | NDArray[np.int64], sample: str) -> None:
+        """Refuse missing values, so many in each column, where there is no indicator for them."""
+        for column, found in zip(self.columns, gaps, strict=True):
+            if found and not column.missing:
+                where = f"column '{column.name}'" if self.named else f"column {column.name}"
+                raise InputError(
+                    f"{sample} has {count(int(found), 'missing value')} in {where}, but none were missing there when "
+                    "the test was fitted; impute them, or fit a test on data where some are."
+                )
+
+    def _gaps(self, data: Table | Images, sample: str) -> NDArray[np.int64]:
+        """How many values are missing in each column, where they stay."""
+        if isinstance(data, Table) and self.rules.missing == "indicator":
+            return data.gaps()[self._places(data, sample)]
+        return np.zeros(len(self.columns), dtype=np.int64)
+
+    def _places(self, data: Table, sample: str) -> list[int]:
         return _matching(data, [column.name for column in self.columns], self.named, sample, "the fitted test")
 
-    def _tensor(self, data: _Table | _Images, sample: str) -> Tensor:
+    def _tensor(self, data: Table | Images, sample: str) -> Tensor:
         """What has been checked, encoded."""
         if isinstance(data, np.ndarray):
             return torch.from_numpy(data)
@@ -147,7 +177,10 @@ class Schema:
         encoded = data.numbers if in_order else np.take(data.numbers, places, axis=1)  # (N, d)
         for column, position, end, width in zip(self.columns, order, np.cumsum(widths), widths, strict=True):
             if column.kind == "category":
-                encoded[:, end - width : end] = _indicators(column, data.labels[position])
+                encoded[:, end - width : end] = _indicators(column, data, position)
+            elif column.missing:
+                gaps = np.isnan(encoded[:, end - 1])
+                encoded[gaps, end - width], encoded[:, end - 1] = column.fill, gaps
         return torch.from_numpy(encoded)
 
 
@@ -162,12 +195,15 @@ class Samples:
     schema : Schema
     rows : pair of Tensor, optional
         Where these points stood in X and in Y as they came in; None where they are all there, in order.
+    dropped : pair of int
+        How many rows of X and of Y were left out because something in them was missing.
     """
 
     x: Tensor
     y: Tensor
     schema: Schema
     rows: tuple[Tensor, Tensor] | None = None
+    dropped: tuple[int, int] = (0, 0)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -181,7 +217,7 @@ class Samples:
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
         """The same samples on another device or in another dtype."""
         x, y = (points.to(device=device, dtype=dtype) for points in (self.x, self.y))
-        return Samples(x, y, self.schema, self.rows)
+        return replace(self, x=x, y=y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +253,7 @@ class Scaling:
     ) -> Samples:
         """Give (v - shift) / scale for every value v, computed in float64 and only then cast."""
         x, y = (self._apply(points, dtype, device) for points in (samples.x, samples.y))
-        return Samples(x, y, samples.schema, samples.rows)
+        return replace(samples, x=x, y=y)
 
     def _apply(self, points: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
         # Halves of large numbers, because the difference of two of them may exceed float64. Small ones are not
@@ -234,7 +270,7 @@ class Scaling:
         return scaled
 
 
-def as_samples(X: object, Y: object, *, schema: Schema | None = None) -> Samples:
+def as_samples(X: object, Y: object, *, schema: Schema | None = None, columns: Columns | None = None) -> Samples:
     """Validate two samples and encode them as tensors.
 
     Parameters
@@ -245,6 +281,8 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None) -> Samples
         (N, H, W) or (N, H, W, C) of uint8, (N, H, W) or (N, C, H, W) of floats.
     schema : Schema, optional
         How earlier data were encoded. Without it the schema is learned from X and Y pooled.
+    columns : Columns, optional
+        Which columns to take, as what, and what becomes of missing values. A schema has its own.
 
     Returns
     -------
@@ -266,15 +304,64 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None) -> Samples
     >>> samples.sizes, samples.schema.features
     ((2, 1), ('0', '1'))
     """
-    x, y = _read(X, "X"), _read(Y, "Y")
+    rules = rules_of(schema, columns)
+    origins = Origin.of(X, "X"), Origin.of(Y, "Y")
+    names = origins[0].sample, origins[1].sample
+    x, y = (read(data, origin, rules) for data, origin in zip((X, Y), origins, strict=True))
+    whole, rows = (len(x), len(y)), None
+    if rules.missing == "drop" or any(_rows_of(data) is not None for data in (X, Y)):
+        (x, of_x), (y, of_y) = _usable(x, _rows_of(X), rules, names[0]), _usable(y, _rows_of(Y), rules, names[1])
+        rows = of_x, of_y
     if schema is None:
-        schema = _learn(x, y)
-    schema._check(x, "X")
-    schema._check(y, "Y")
-    samples = Samples(schema._tensor(x, "X"), schema._tensor(y, "Y"), schema)
+        schema = _learn(x, y, names, rules)
+        if rules.missing == "indicator" and isinstance(x, Table) and isinstance(y, Table):
+            pooled = np.concatenate(
+                [part.numbers[:, schema._places(part, name)] for part, name in ((x, "X"), (y, "Y"))]
+            )
+            schema = _with_gaps(schema, Moments.of(pooled), len(pooled))
+    for data, name in zip((x, y), names, strict=True):
+        schema._check(data, name)
+        schema._check_gaps(schema._gaps(data, name), name)
+    dropped = whole[0] - len(x), whole[1] - len(y)
+    samples = Samples(schema._tensor(x, names[0]), schema._tensor(y, names[1]), schema, rows, dropped)
     low, high = torch.minimum(samples.x.amin(0), samples.y.amin(0)), torch.maximum(samples.x.amax(0), samples.y.amax(0))
-    _warn_if_constant(schema, low, high)
+    _warn_if_constant(schema, low, high, names)
     return samples
+
+
+def rules_of(schema: Schema | None, columns: Columns | None) -> Columns:
+    """What was said of the columns: by whoever fitted the test if there is one, else now."""
+    if columns is not None and not isinstance(columns, Columns):
+        raise InputError(
+            f"columns is a {type(columns).__name__}; give a twosample.Columns, as in Columns(keep=['age'])."
+        )
+    if schema is None:
+        return AS_FOUND if columns is None else columns
+    if columns is not None:
+        raise InputError("a fitted test knows its columns; leave out `columns`, or fit another test.")
+    return schema.rules
+
+
+def _rows_of(data: object) -> NDArray[np.int64] | None:
+    return data.rows if isinstance(data, Source) else None
+
+
+def _usable(
+    data: Table | Images, rows: NDArray[np.int64] | None, rules: Columns, sample: str
+) -> tuple[Table | Images, Tensor]:
+    """What can be tested, and where it stood, if the rows of `data` stood at `rows`."""
+    where = np.arange(len(data)) if rows is None else rows
+    if rules.missing == "drop" and isinstance(data, Table):
+        complete = np.flatnonzero(data.complete())
+        check_left(len(complete), sample)
+        data, where = data.take(complete) if len(complete) < len(data) else data, where[complete]
+    return data, torch.from_numpy(np.ascontiguousarray(where, dtype=np.int64))
+
+
+def check_left(rows: int, sample: str) -> None:
+    """Refuse a sample of which nothing is left."""
+    if not rows:
+        raise InputError(f"every row of {sample} has a missing value, so none is left; leave out the columns that do.")
 
 
 def split(samples: Samples, train_fraction: float, generator: torch.Generator) -> tuple[Samples, Samples]:
@@ -299,7 +386,9 @@ def split(samples: Samples, train_fraction: float, generator: torch.Generator) -
     for points, rows, indices in zip((samples.x, samples.y), known, drawn, strict=True):
         for part, index in zip((first, second), indices, strict=True):
             part.append((points[index.to(points.device)], rows[index]))
-    train, held_out = (Samples(x, y, samples.schema, (rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second))
+    train, held_out = (
+        replace(samples, x=x, y=y, rows=(rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second)
+    )
     return train, held_out
 
 
@@ -313,7 +402,7 @@ def split_rows(
     for name, size in zip("XY", sizes, strict=True):
         if size < 2 * least:
             raise InputError(
-                f"{name} has {_count(size, 'row')}; with train_fraction={train_fraction} "
+                f"{name} has {count(size, 'row')}; with train_fraction={train_fraction} "
                 f"the test needs at least {2 * least} in each sample."
             )
 
@@ -336,29 +425,37 @@ class Profile:
 
     Parameters
     ----------
-    sample : str
-        What messages call it: "X" or "Y".
+    origin : Origin
+        What messages call it.
+    rules : Columns
+        What the user said of its columns.
     """
 
-    def __init__(self, sample: str) -> None:
-        self.sample, self.rows, self.batches = sample, 0, 0
-        self._form: _Table | _Images | None = None  # the sample without rows; its labels are the levels seen so far
-        self._levels: dict[int, set[str]] = {}
+    def __init__(self, origin: Origin, rules: Columns = AS_FOUND) -> None:
+        self.origin, self.sample, self.rules = origin, origin.sample, rules
+        self.rows, self.kept, self.batches = 0, 0, 0
+        self._form: Table | Images | None = None  # the sample without rows; its labels are the levels seen so far
+        self._levels: dict[int, set[str | None]] = {}
         self._moments: Moments | None = None
 
-    def read(self, batch: object) -> _Table | _Images:
+    def read(self, batch: object) -> Table | Images:
         """The next batch, validated, its columns in the order of the first."""
         try:
-            return self._like_the_first(_read(batch, self.sample, self.rows))
+            return self._like_the_first(read(batch, replace(self.origin, first=self.rows), self.rules))
         except InputError as error:
             if not self.batches:
                 raise
             where = f"this is batch {self.batches + 1} of {self.sample}, which begins at row {self.rows}"
             raise InputError(f"{error} ({where})") from error
 
-    def include(self, data: _Table | _Images) -> None:
+    def include(self, data: Table | Images) -> None:
         """Count what `read` gave; this destroys its numbers."""
         self.rows, self.batches = self.rows + len(data), self.batches + 1
+        if self.rules.missing == "drop" and isinstance(data, Table):
+            data = data.take(np.flatnonzero(data.complete()))
+        self.kept += len(data)
+        if not len(data):
+            return
         if isinstance(data, np.ndarray):
             flat = data.reshape(-1, 1)  # images have one scale for all pixels
             pieces: Iterator[NDArray[np.float64]] = (
@@ -385,13 +482,13 @@ class Profile:
         form = self._form
         return 0 if form is None else int(np.prod(form.shape[1:] if isinstance(form, np.ndarray) else len(form.names)))
 
-    def _like_the_first(self, data: _Table | _Images) -> _Table | _Images:
+    def _like_the_first(self, data: Table | Images) -> Table | Images:
         first, name = f"the first batch of {self.sample}", f"batch {self.batches + 1} of {self.sample}"
         if self._form is None:
             if isinstance(data, np.ndarray):
                 self._form = data[:0].copy()
             else:
-                self._form = _Table(data.names, data.named, list(data.kinds), data.numbers[:0].copy(), {})
+                self._form = replace(data, kinds=list(data.kinds), numbers=data.numbers[:0].copy(), labels={})
         if isinstance(self._form, np.ndarray) and isinstance(data, np.ndarray):
             pixels: Literal["uint8", "float32"] = "uint8" if self._form.dtype == np.uint8 else "float32"
             _check_images(Schema("image", self._form.shape[1:], pixels=pixels), data, name, f"T{first[1:]} holds")
@@ -402,20 +499,23 @@ class Profile:
         order = _matching(data, self._form.names, self._form.named, name, first)
         data = data if order == list(range(len(order))) else data.columns(order)
         for position, (before, now) in enumerate(zip(self._form.kinds, data.kinds, strict=True)):
+            if "unknown" in (before, now):
+                self._form.kinds[position] = now if before == "unknown" else before
+                continue
             if (before == "category") != (now == "category"):
                 where, was, found = data.where(position), _KINDS[before], _KINDS[now]
                 raise InputError(f"{name} has {found} in {where}, but {was} came before; convert all the same way.")
             self._form.kinds[position] = before if before == now else "numeric"
         return data
 
-    def summary(self) -> _Table | _Images:
+    def summary(self) -> Table | Images:
         """The sample without rows: all that a schema depends on."""
         if self._form is None:
             raise InputError(f"{self.sample} is empty: it has 0 rows.")
         if isinstance(self._form, np.ndarray):
             return self._form
-        labels = {position: sorted(levels) for position, levels in self._levels.items()}
-        return _Table(self._form.names, self._form.named, self._form.kinds, self._form.numbers, labels)
+        labels: dict[int, list[str | None]] = {place: list(levels) for place, levels in self._levels.items()}
+        return replace(self._form, labels=labels)
 
     def moments(self, schema: Schema) -> Moments:
         """Those of each column of the schema before it is encoded, or of all pixels."""
@@ -426,7 +526,7 @@ class Profile:
             return self._moments
         return self._moments.columns(schema._places(form, self.sample))
 
-    def levels(self, schema: Schema) -> list[set[str]]:
+    def levels(self, schema: Schema) -> list[set[str | None]]:
         """Those of each column of a table."""
         form = self.summary()
         places = [] if isinstance(form, np.ndarray) else schema._places(form, self.sample)
@@ -443,264 +543,92 @@ def schema_and_scaling(x: Profile, y: Profile, schema: Schema | None = None) -> 
     schema : Schema, optional
         How earlier data were encoded; it is returned then.
     """
+    names = x.sample, y.sample
     if schema is None:
-        schema = _learn(x.summary(), y.summary())
+        schema = _learn(x.summary(), y.summary(), names, x.rules)
+        schema = _with_gaps(schema, x.moments(schema).merged(y.moments(schema)), x.kept + y.kept)
     for profile in (x, y):
         schema._check(profile.summary(), profile.sample)
+        schema._check_gaps(profile.kept - profile.moments(schema).count[: len(schema.columns)], profile.sample)
     moments = x.moments(schema).merged(y.moments(schema))
+    if schema.kind == "image":
+        shift, scale = (torch.from_numpy(values) for values in moments.shift_and_scale())
+        low, high = torch.from_numpy(moments.low), torch.from_numpy(moments.high)
+        _warn_if_constant(schema, low, high, names)
+        return schema, Scaling(shift[0], scale[0])
+    rows = x.kept + y.kept
+    missing = rows - moments.count
+    moments = moments.filled(rows, np.array([column.fill for column in schema.columns]))
     shift, scale = (torch.from_numpy(values) for values in moments.shift_and_scale())
     low, high = torch.from_numpy(moments.low), torch.from_numpy(moments.high)
-    if schema.kind == "image":
-        _warn_if_constant(schema, low, high)
-        return schema, Scaling(shift[0], scale[0])
     widths = torch.tensor([len(column.features) for column in schema.columns])
     shift, scale, low, high = (values.repeat_interleave(widths) for values in (shift, scale, low, high))
     numeric = torch.tensor(schema.standardised)
     seen = [of_x | of_y for of_x, of_y in zip(x.levels(schema), y.levels(schema), strict=True)]
-    for column, levels, end in zip(schema.columns, seen, widths.cumsum(0).tolist(), strict=True):
+    ends = widths.cumsum(0).tolist()
+    for column, levels, gaps_here, end in zip(schema.columns, seen, missing.tolist(), ends, strict=True):
         if column.kind == "category":  # of its indicators, some vary where there are two levels, any other being one
-            known = levels & set(column.levels)
+            known = levels & {*column.levels, None}
             high[end - len(column.features) : end] = float(len(known) + bool(levels - known) > 1)
-    _warn_if_constant(schema, low, high)
+        elif column.missing:
+            low[end - 1], high[end - 1] = float(gaps_here == rows), float(gaps_here > 0)
+    _warn_if_constant(schema, low, high, names)
     return schema, Scaling(torch.where(numeric, shift, 0.0), torch.where(numeric, scale, 1.0))
-
-
-# Reading: whatever came in becomes a _Table or an array of images, with nothing missing and nothing infinite.
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A table without gaps: its own copy of the numbers (N, d), with zeros for a category, whose labels are apart."""
-
-    names: list[str]
-    named: bool
-    kinds: list[Kind]
-    numbers: NDArray[np.float64]
-    labels: dict[int, list[str]]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def where(self, position: int) -> str:
-        """What messages call a column."""
-        return f"column '{self.names[position]}'" if self.named else f"column {self.names[position]}"
-
-    def take(self, rows: NDArray[np.int64]) -> _Table:
-        """Some of the rows."""
-        labels = {position: [labels[row] for row in rows] for position, labels in self.labels.items()}
-        return _Table(self.names, self.named, self.kinds, self.numbers[rows], labels)
-
-    def columns(self, order: list[int]) -> _Table:
-        """The columns in another order."""
-        labels = {place: self.labels[position] for place, position in enumerate(order) if position in self.labels}
-        names, kinds = [self.names[position] for position in order], [self.kinds[position] for position in order]
-        return _Table(names, self.named, kinds, np.take(self.numbers, order, axis=1), labels)
-
-
-_Images: TypeAlias = NDArray[Any]  # (N, C, H, W), uint8 or float32
-
-
-def _read(data: object, sample: str, first: int = 0) -> _Table | _Images:
-    """Validate `data`, whose first row messages call row `first`."""
-    if isinstance(data, _Table):
-        return data
-    if isinstance(data, torch.Tensor):
-        array = _from_torch(data, sample)
-    else:
-        native: Any = data if isinstance(data, (np.ndarray, list, tuple)) else _as_narwhals(data, sample)
-        if isinstance(native, nw.DataFrame):
-            names = [str(name) for name in native.columns]
-            # Names that only count the columns, such as those of pd.DataFrame(array), are no names.
-            named = names != [str(position) for position in range(len(names))]
-            return _read_table(list(native.iter_columns()), names, named, len(native), sample, first)
-        if isinstance(native, nw.Series):
-            return _read_table([native], [str(native.name or 0)], False, len(native), sample, first)
-        array = _from_numpy(native, sample)
-    if array.ndim == 0:
-        found = type(data).__name__
-        raise InputError(f"{sample} is a single {found}, not rows; pass a 2-D array or a table, one row a point.")
-    _check_size(len(array), int(np.prod(array.shape[1:])), sample)
-    return _read_array(array.reshape(-1, 1) if array.ndim == 1 else array, sample, first)
-
-
-def _from_torch(data: Tensor, sample: str) -> NDArray[Any]:
-    if data.layout != torch.strided:
-        raise InputError(f"{sample} is a sparse or nested tensor ({data.layout}); pass a dense one, see to_dense().")
-    if data.is_floating_point() and data.dtype != torch.float64:
-        data = data.float()  # NumPy has no bfloat16
-    array: NDArray[Any] = data.numpy(force=True)
-    return array
-
-
-def _from_numpy(data: Any, sample: str) -> NDArray[Any]:
-    if isinstance(data, np.ma.MaskedArray) and data.dtype.kind in "biuf" and np.ma.is_masked(data):
-        data = np.ma.filled(data.astype(np.float64), np.nan)  # np.asarray would show what the mask hides
-    try:
-        return np.asarray(data)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"{sample} is no array of numbers ({error}); pass rows of the same length.") from error
-
-
-def _as_narwhals(data: object, sample: str) -> object:
-    """A narwhals table or series, or `data` itself if it is neither."""
-    try:
-        native: object = nw.from_native(cast("Any", data), allow_series=True, pass_through=True)
-    except DuplicateError as error:
-        raise InputError(f"{sample} has several columns of the same name; rename them. {error}") from error
-    if isinstance(native, nw.LazyFrame):
-        raise InputError(f"{sample} is a lazy table; collect it before testing.")
-    if native is data and hasattr(data, "__dataframe__"):
-        raise InputError(f"{sample} is a {type(data).__name__}; convert it to a pandas, polars or pyarrow table.")
-    if native is data and hasattr(data, "toarray"):
-        raise InputError(f"{sample} is a sparse matrix; pass {sample}.toarray().")
-    return native
-
-
-def _read_array(array: NDArray[Any], sample: str, first: int) -> _Table | _Images:
-    kind, found = array.dtype.kind, f"(dtype={array.dtype})"
-    if kind in "biuf":
-        return _read_images(array, sample, first) if array.ndim > 2 else _read_matrix(array, sample, first)
-    if kind == "O":
-        gaps = np.array([np.nan if value is None else 0.0 for value in array.flat])
-        _check_finite(gaps.reshape(len(array), -1), sample, lambda place: f"column {place[1]}", first)
-        complaint = f"is an object array {found}; convert it to numbers, or pass a table with named columns"
-    elif kind in "US":
-        complaint = f"is an array of strings {found}; pass a table with named columns, where strings are categories"
-    elif kind in "mM":
-        complaint = f"holds dates or durations {found}; turn them into numbers, such as days since a fixed date"
-    elif kind == "c":
-        complaint = f"is complex {found}; pass the real and the imaginary parts as columns of their own"
-    else:
-        complaint = f"does not hold numbers {found}; pass a table with named columns"
-    raise InputError(f"{sample} {complaint}.")
-
-
-def _read_matrix(array: NDArray[Any], sample: str, first: int) -> _Table:
-    with np.errstate(over="ignore"):  # a long double may become infinite: found below
-        numbers = array.astype(np.float64, order="C")  # (N, d)
-    _check_finite(numbers, sample, lambda place: f"column {place[1]}", first)
-    width = array.shape[1]
-    kinds: list[Kind] = ["boolean" if array.dtype.kind == "b" else "numeric"] * width
-    return _Table([str(position) for position in range(width)], False, kinds, numbers, {})
-
-
-def _read_images(array: NDArray[Any], sample: str, first: int) -> _Images:
-    whole, shape = array.dtype == np.uint8, array.shape
-    known = whole or array.dtype.kind == "f"
-    if array.ndim == 3 and known:
-        array = array[:, None]
-    elif array.ndim == 4 and known and (shape[1] in _CHANNELS or shape[3] in _CHANNELS):
-        # Where both axes could be the channels, bytes have them last, as files do, and floats first, as torch does.
-        last = shape[3] in _CHANNELS and (whole or shape[1] not in _CHANNELS)
-        array = array.transpose(0, 3, 1, 2) if last else array
-    else:
-        found = f"shape {shape} and dtype {array.dtype}"
-        raise InputError(f"{sample} has {found}; a table is 2-D, and images are {_LAYOUTS}.")
-    with np.errstate(over="ignore"):  # a double may become infinite: found below
-        images = array.astype(np.uint8 if whole else np.float32, order="C")  # (N, C, H, W), always a copy
-    _check_finite(images, sample, lambda place: f"channel {place[1]}, pixel ({place[2]}, {place[3]})", first)
-    return images
-
-
-def _read_table(
-    series: list[nw.Series[Any]], names: list[str], named: bool, rows: int, sample: str, first: int
-) -> _Table:
-    _check_size(rows, len(names), sample)
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"{sample} has several columns of the name {_listed(twice)}; rename them.")
-    table = _Table(names, named, [], np.zeros((rows, len(names))), {})
-    for position, column in enumerate(series):
-        missing = np.asarray(column.is_null().to_numpy(), dtype=bool)
-        if missing.any():
-            table.numbers[missing, position] = np.nan
-            continue
-        kind, values = _read_column(column, table.where(position), sample)
-        table.kinds.append(kind)
-        if isinstance(values, list):
-            table.labels[position] = values
-        else:
-            table.numbers[:, position] = values
-    _check_finite(table.numbers, sample, lambda place: table.where(place[1]), first)
-    return table
-
-
-def _read_column(column: nw.Series[Any], where: str, sample: str) -> tuple[Kind, NDArray[np.float64] | list[str]]:
-    dtype = column.dtype
-    if dtype.is_numeric():
-        return "numeric", np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-    if dtype == nw.Boolean:
-        return "boolean", np.asarray(column.to_numpy(), dtype=np.float64)
-    if dtype in (nw.Categorical, nw.Enum):
-        # The levels 1.0 and 1 are one: pandas makes floats of integers where something was missing once.
-        plain = (int(v) if isinstance(v, float) and v.is_integer() else v for v in column.to_list())
-        return "category", [str(value) for value in plain]
-    if dtype in (nw.String, nw.Object):
-        values = column.to_list()
-        if all(isinstance(value, str) for value in values):
-            return "category", values
-        if all(isinstance(value, Decimal) for value in values):
-            return "numeric", np.array(values, dtype=np.float64)
-        remedy = "turn all its values into numbers, or all into strings"
-    elif dtype.is_temporal():
-        remedy = "turn it into a number, such as days since a fixed date"
-    elif dtype.is_nested():
-        remedy = "spread it over columns of numbers"
-    else:
-        remedy = "turn it into numbers or strings, or drop it"
-    raise InputError(f"{sample} has values of type {dtype} in {where}, which cannot be tested; {remedy}.")
-
-
-def _check_size(rows: int, columns: int, sample: str) -> None:
-    if rows == 0 or columns == 0:
-        raise InputError(f"{sample} is empty: it has {_count(rows, 'row')} and {_count(columns, 'column')}.")
-
-
-def _check_finite(values: NDArray[Any], sample: str, where: Callable[[list[int]], str], start: int) -> None:
-    """Refuse missing and infinite values; `where` turns the indices of a value into its place in the row.
-
-    Rows are counted from `start`.
-    """
-    if values.dtype.kind != "f" or (gaps := ~np.isfinite(values)).sum() == 0:
-        return
-    first = [int(index) for index in np.unravel_index(int(gaps.argmax()), gaps.shape)]
-    what = _count(int(gaps.sum()), "non-finite value" if np.isinf(values[gaps]).any() else "missing value")
-    place = f"first at row {start + first[0]}, {where(first)}"
-    raise InputError(f"{sample} contains {what} ({place}); drop or impute them before testing.")
 
 
 # Learning a schema, and holding data against one.
 
 
-def _learn(x: _Table | _Images, y: _Table | _Images) -> Schema:
+def _learn(x: Table | Images, y: Table | Images, names: tuple[str, str], rules: Columns) -> Schema:
+    """The schema of two samples; `_with_gaps` adds what it takes to tell where values are missing."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         schema = Schema("image", x.shape[1:], pixels="uint8" if x.dtype == np.uint8 else "float32")
-        _check_images(schema, y, "Y", "X holds")
+        _check_images(schema, y, names[1], f"{names[0]} holds")
         return schema
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
-        images, table = ("X", "Y") if isinstance(x, np.ndarray) else ("Y", "X")
+        images, table = names if isinstance(x, np.ndarray) else names[::-1]
         raise InputError(f"{images} holds images but {table} is a table; pass two samples of the same form.")
-    order = _matching(y, x.names, x.named, "Y", "X")
-    columns = tuple(_learn_column(x, here, y, there) for here, there in enumerate(order))
-    return Schema("table", (sum(len(column.features) for column in columns),), columns, x.named)
+    rules.check_names([*x.names, *sorted(x.left_out), *y.names, *sorted(y.left_out)])
+    order = _matching(y, x.names, x.named, names[1], names[0])
+    columns = tuple(_learn_column(x, here, y, there, names) for here, there in enumerate(order))
+    return Schema("table", (sum(len(column.features) for column in columns),), columns, x.named, rules=rules)
 
 
-def _learn_column(x: _Table, here: int, y: _Table, there: int) -> Column:
-    name, kinds, where = x.names[here], (x.kinds[here], y.kinds[there]), x.where(here)
-    if kinds == ("category", "category"):
-        levels = sorted({*x.labels[here], *y.labels[there]})
+def _learn_column(x: Table, here: int, y: Table, there: int, names: tuple[str, str]) -> Column:
+    name, where = x.names[here], x.where(here)
+    kinds: set[Found] = {x.kinds[here], y.kinds[there]} - {"unknown"}
+    if kinds == {"category"}:
+        levels = sorted({*x.labels.get(here, ()), *y.labels.get(there, ())} - {None})
         if len(levels) > MAX_LEVELS:
             raise InputError(
-                f"X and Y together have {len(levels)} different values in {where}, and a category has at most "
-                f"{MAX_LEVELS}: it looks like text; drop it, group its values or turn it into numbers."
+                f"{' and '.join(names)} together have {len(levels)} different values in {where}, and a category has at "
+                f"most {MAX_LEVELS}: it looks like text; drop it, group its values or turn it into numbers."
             )
         return Column(name, "category", tuple(levels))
     if "category" in kinds:
-        found = [_KINDS[kind] for kind in kinds]
-        raise InputError(f"X has {found[0]} in {where} but Y has {found[1]}; convert both the same way.")
-    return Column(name, "boolean" if kinds == ("boolean", "boolean") else "numeric")
+        found = [_KINDS[kind] for kind in (x.kinds[here], y.kinds[there])]
+        raise InputError(
+            f"{names[0]} has {found[0]} in {where} but {names[1]} has {found[1]}; convert both the same way."
+        )
+    return Column(name, "boolean" if kinds == {"boolean"} else "numeric")
 
 
-def _matching(table: _Table, names: list[str], named: bool, sample: str, other: str) -> list[int]:
+def _with_gaps(schema: Schema, moments: Moments, rows: int) -> Schema:
+    """The schema with an indicator for each column in which something is missing, and what to put there.
+
+    That is the mean of the pooled values, which no shuffle of the labels changes.
+    """
+    if schema.rules.missing != "indicator":
+        return schema
+    means = moments.filled(rows, np.zeros(len(schema.columns))).shift_and_scale()[0]
+    columns = tuple(
+        replace(column, missing=there < rows, fill=float(mean) if there < rows else 0.0)
+        for column, there, mean in zip(schema.columns, moments.count.tolist(), means, strict=True)
+    )
+    return replace(schema, columns=columns, shape=(sum(len(column.features) for column in columns),))
+
+
+def _matching(table: Table, names: list[str], named: bool, sample: str, other: str) -> list[int]:
     """Positions in `table`, which is called `sample`, of the columns `names` of `other`."""
     if set(table.names) == set(names):
         positions = {name: position for position, name in enumerate(table.names)}
@@ -712,36 +640,46 @@ def _matching(table: _Table, names: list[str], named: bool, sample: str, other: 
         complaint = f"{with_names} has named columns but {without} has none; pass both as tables or both as arrays."
     elif named:
         missing = [(sample, set(names) - set(table.names)), (other, set(table.names) - set(names))]
-        parts = [f"missing in {owner}: {_listed(sorted(absent))}" for owner, absent in missing if absent]
+        parts = [f"missing in {owner}: {listed(sorted(absent))}" for owner, absent in missing if absent]
         complaint = f"{other} and {sample} have different columns; {'; '.join(parts)}."
     else:
-        both = "both samples" if other == "X" else "both"
-        count = _count(len(names), "column")
-        complaint = f"{other} has {count} but {sample} has {len(table.names)}; {both} must have the same features."
+        both = "both" if other == "the fitted test" else "both samples"
+        wanted = count(len(names), "column")
+        complaint = f"{other} has {wanted} but {sample} has {len(table.names)}; {both} must have the same features."
     raise InputError(complaint[0].upper() + complaint[1:])
 
 
-def _check_kind(column: Column, table: _Table, position: int, sample: str) -> None:
+def _check_kind(column: Column, table: Table, position: int, sample: str) -> None:
     kind, where = table.kinds[position], table.where(position)
+    if kind == "unknown":
+        return
     if (kind == "category") != (column.kind == "category"):
         raise InputError(f"{sample} has {_KINDS[kind]} in {where}, but the fitted test takes {_KINDS[column.kind]}.")
-    if (kind, column.kind) == ("numeric", "boolean") and not np.isin(table.numbers[:, position], (0.0, 1.0)).all():
+    if (kind, column.kind) == ("numeric", "boolean") and _other_than_truth(table.numbers[:, position]):
         raise InputError(f"{sample} has other numbers than 0 and 1 in {where}; the fitted test takes true and false.")
 
 
-def _warn_if_unseen(column: Column, table: _Table, position: int, sample: str) -> None:
-    if unseen := sorted(set(table.labels[position]) - set(column.levels)):
-        count, where = _count(len(unseen), "level"), table.where(position)
-        _warn(f"{sample} has {count} in {where} that the test was not fitted on, taken as 'other': {_listed(unseen)}.")
+def _other_than_truth(values: NDArray[np.float64]) -> bool:
+    return bool(((values != 0) & (values != 1) & ~np.isnan(values)).any())
 
 
-def _indicators(column: Column, labels: Sequence[str]) -> NDArray[np.float64]:
-    """A category as (N, levels + 1) zeros and ones; the last is for levels that the schema does not know."""
-    index = {level: place for place, level in enumerate(column.levels)}
-    return np.eye(len(index) + 1)[[index.get(label, len(index)) for label in labels]]
+def _warn_if_unseen(column: Column, table: Table, position: int, sample: str) -> None:
+    found = {label for label in table.labels.get(position, ()) if label is not None}
+    if unseen := sorted(found - set(column.levels)):
+        levels, where = count(len(unseen), "level"), table.where(position)
+        _warn(f"{sample} has {levels} in {where} that the test was not fitted on, taken as 'other': {listed(unseen)}.")
 
 
-def _check_images(schema: Schema, images: _Images, sample: str, takes: str) -> None:
+def _indicators(column: Column, table: Table, position: int) -> NDArray[np.float64]:
+    """A category as zeros and ones: the levels, any level that the schema does not know, and missing values."""
+    index: dict[str | None, int] = {level: place for place, level in enumerate(column.levels)}
+    other = len(index)
+    index[None] = len(column.features) - 1
+    labels = table.labels.get(position, [None] * len(table))
+    return np.eye(len(column.features))[[index.get(label, other) for label in labels]]
+
+
+def _check_images(schema: Schema, images: Images, sample: str, takes: str) -> None:
     """Refuse images unlike those of `schema`; `takes` begins the sentence."""
     if images.shape[1:] != schema.shape:
         expected, found = (" x ".join(map(str, shape)) for shape in (schema.shape, images.shape[1:]))
@@ -754,20 +692,21 @@ def _check_images(schema: Schema, images: _Images, sample: str, takes: str) -> N
         raise InputError(f"{takes} {expected} but {sample} holds {found}; convert both the same way.")
 
 
-def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor) -> None:
+def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[str, str]) -> None:
     """Warn of columns whose encoded values, from `low` to `high` over both samples, are all the same."""
     if schema.kind == "image":
         # Single pixels are often constant, as in the corners of digits.
         if low.min() == high.max():
-            _warn(f"Every pixel of X and Y has the value {low.min().item()}; such images carry no information.")
+            value = low.min().item()
+            _warn(f"Every pixel of {' and '.join(names)} has the value {value}; such images carry no information.")
         return
     varies = iter((low != high).tolist())  # one for each encoded column
     own = {column.name: [next(varies) for _ in column.features] for column in schema.columns}
     constant = [name for name, moves in own.items() if not any(moves)]
     if constant:
-        count, are = _count(len(constant), "column"), "is" if len(constant) == 1 else "are"
-        listed = _listed(constant, "'" if schema.named else "")
-        _warn(f"{count} {are} constant over X and Y together ({listed}); constant columns carry no information.")
+        which, are = count(len(constant), "column"), "is" if len(constant) == 1 else "are"
+        shown, both = listed(constant, "'" if schema.named else ""), " and ".join(names)
+        _warn(f"{which} {are} constant over {both} together ({shown}); constant columns carry no information.")
 
 
 # Standardisation.
@@ -796,9 +735,10 @@ class Moments:
     """Mean and sum of squared deviations of columns; those of two parts of the data merge into those of both.
 
     Columns of any magnitude that float64 can hold are fine: their own power of two, 2^`exponent`, is their unit.
+    Values that are NaN do not count.
     """
 
-    count: int
+    count: NDArray[np.int64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     exponent: NDArray[np.int64]
@@ -808,15 +748,28 @@ class Moments:
     @classmethod
     def of(cls, points: NDArray[np.float64]) -> Moments:
         """Those of (N, d) `points`, which are destroyed."""
+        count = np.full(points.shape[1], len(points))
         low, high = points.min(axis=0), points.max(axis=0)
-        size = np.maximum(np.abs(low), np.abs(high))
+        gaps = np.isnan(points) if np.isnan(low).any() else None
+        if gaps is not None:
+            count = count - gaps.sum(axis=0)
+            low = np.where(gaps, np.inf, points).min(axis=0)
+            high = np.where(gaps, -np.inf, points).max(axis=0)
+        size = np.where(count > 0, np.maximum(np.abs(low), np.abs(high)), 0.0)
         exponent = np.where(size > 0, np.frexp(size)[1], -1100)  # zeros must not make other parts' values too small
         np.ldexp(points, -exponent, out=points)  # exact, and now |value| <= largest < 1: no square overflows
-        mean = points.mean(axis=0)
-        points -= mean
-        rest = points.mean(axis=0)  # what rounding left of the mean, when it is large beside the deviation
-        points -= rest
-        return cls(len(points), low, high, exponent, mean + rest, np.einsum("ij,ij->j", points, points))
+        mean, rest = np.zeros_like(size), np.zeros_like(size)
+        for shift in (
+            mean,
+            rest,
+        ):  # the second is what rounding left of the first, when it is large beside the deviation
+            if gaps is not None:
+                points[gaps] = 0.0
+            shift += points.sum(axis=0) / np.maximum(count, 1)
+            points -= shift
+        if gaps is not None:
+            points[gaps] = 0.0
+        return cls(count, low, high, exponent, mean + rest, np.einsum("ij,ij->j", points, points))
 
     def merged(self, other: Moments) -> Moments:
         """Those of both parts together."""
@@ -824,20 +777,28 @@ class Moments:
         mean, apart = (np.ldexp(part.mean, part.exponent - exponent) for part in (self, other))
         square, further = (np.ldexp(part.square, 2 * (part.exponent - exponent)) for part in (self, other))
         count = self.count + other.count
-        apart -= mean
+        share = other.count / np.maximum(count, 1)
+        apart = np.where(self.count > 0, apart - mean, apart)
         return Moments(
             count,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             exponent,
-            mean + apart * (other.count / count),
-            square + further + apart**2 * (self.count * (other.count / count)),
+            np.where(self.count > 0, mean, 0.0) + apart * share,
+            square + further + apart**2 * (self.count * share),
         )
+
+    def filled(self, rows: int, values: NDArray[np.float64]) -> Moments:
+        """Those of `rows` values in each column, if the mean is put where some are missing; where all are, `values`."""
+        empty = self.count == 0
+        low, high = (np.where(empty, values, end) for end in (self.low, self.high))
+        return replace(self, count=np.full_like(self.count, rows), low=low, high=high)
 
     def columns(self, order: Sequence[int]) -> Moments:
         """Those of the columns at these places."""
         of = np.asarray(order, dtype=np.int64)
-        return Moments(self.count, self.low[of], self.high[of], self.exponent[of], self.mean[of], self.square[of])
+        parts = (self.count, self.low, self.high, self.exponent, self.mean, self.square)
+        return Moments(*(part[of] for part in parts))  # type: ignore[arg-type]
 
     def shift_and_scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation of each column; of one that is constant, its value and 1."""
@@ -850,15 +811,6 @@ class Moments:
 
 
 # Words.
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _listed(names: Sequence[str], quote: str = "'") -> str:
-    listed = ", ".join(f"{quote}{name}{quote}" for name in names[:5])
-    return listed if len(names) <= 5 else f"{listed}, ... {len(names)} in all"
 
 
 def _warn(message: str) -> None:

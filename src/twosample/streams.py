@@ -28,9 +28,13 @@ from torch import Tensor
 
 from ._progress import bar
 from .cluster import Workers
+from .columns import Columns
 from .errors import InputError
 from .files import NpyRows, ParquetRows, Table, npy_parts, parquet_parts, read
-from .samples import Profile, Samples, Scaling, Schema, _as_narwhals, _read, _Table, schema_and_scaling, split_rows
+from .reading import AS_FOUND, Origin, Source, as_narwhals
+from .reading import Table as ReadTable
+from .reading import read as read_data
+from .samples import Profile, Samples, Scaling, Schema, check_left, rules_of, schema_and_scaling, split_rows
 
 MAX_TRAINING_ROWS = 100_000
 """At most so many rows of each stream are trained on: training costs batches, and 300 of them see 76,800 rows."""
@@ -82,6 +86,7 @@ class Stream:
         self._once: Iterator[object] | None = None
         self._remove: Callable[[], object] = _nothing
         self._rows: int | None = None
+        self._source: Source | None = None  # the file, for messages
         self._closed = False
 
     @classmethod
@@ -143,8 +148,11 @@ class Stream:
         self._closed, self._once = True, None
         self._remove()
 
-    def _count(self, sample: str) -> int:
-        self._settle(sample)
+    def _origin(self, sample: str) -> Origin:
+        return Origin(sample) if self._source is None else Origin.of(self._source, sample)
+
+    def _count(self, sample: str, rules: Columns = AS_FOUND) -> int:
+        self._settle(sample, rules)
         if self._rows is None:
             if self._partitions is not None and all(part.rows is not None for part in self._partitions):
                 self._rows = sum(part.rows or 0 for part in self._partitions)
@@ -152,7 +160,7 @@ class Stream:
                 self._rows = sum(map(len_of, self))
         return self._rows
 
-    def _settle(self, sample: str) -> None:
+    def _settle(self, sample: str, rules: Columns = AS_FOUND) -> None:
         """Write the batches of an iterator to files, in the first pass that wants them."""
         if self._closed:
             raise InputError("this stream is closed: it was interrupted, or its files are removed; make a new one.")
@@ -166,7 +174,7 @@ class Stream:
         try:
             for batch in once:
                 if count := len_of(batch):
-                    written.append(_spilled(batch, folder / str(len(written)), sample, rows))
+                    written.append(_spilled(batch, folder / str(len(written)), Origin(sample, rows), rules))
                     rows += count
         except BaseException:
             self.close()
@@ -192,7 +200,8 @@ def len_of(batch: object) -> int:
 
 def known_rows(data: object) -> int | None:
     """The rows of a sample; None for an iterator of batches, which can be gone through only once."""
-    return None if isinstance(data, Iterator) else len_of(data)
+    once = isinstance(data, Iterator) or (isinstance(data, Stream) and data._once is not None)
+    return None if once else len_of(data)
 
 
 def _listed(paths: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
@@ -235,10 +244,11 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Spilled:
-    """A batch in a temporary file."""
+    """A batch in a temporary file, as it was read by these rules."""
 
     path: Path
     rows: int
+    rules: Columns
 
     def read(self) -> object:
         if self.path.suffix == ".npy":
@@ -246,33 +256,35 @@ class _Spilled:
         with np.load(self.path, allow_pickle=False) as saved:
             form = json.loads(saved["form"].tobytes())
             labels = {
-                int(place): [levels[code] for code in saved[f"codes{place}"]]
+                int(place): [None if code < 0 else levels[code] for code in saved[f"codes{place}"]]
                 for place, levels in form["levels"].items()
             }
-            return _Table(form["names"], form["named"], form["kinds"], saved["numbers"], labels)
+            names, named, kinds, left_out = (form[key] for key in ("names", "named", "kinds", "left_out"))
+            return ReadTable(names, named, kinds, saved["numbers"], labels, frozenset(left_out), self.rules)
 
 
-def _spilled(batch: object, file: Path, sample: str, first: int) -> _Spilled:
+def _spilled(batch: object, file: Path, origin: Origin, rules: Columns) -> _Spilled:
     """Write a batch: an array as it is, which may be half as large as its float64s, anything else as it was read."""
     plain = isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf" and not isinstance(batch, np.ma.MaskedArray)
-    data: Any = batch if plain else _read(batch, sample, first)
+    data: Any = batch if plain else read_data(batch, origin, rules)
     try:
         if isinstance(data, np.ndarray):
             np.save(file.with_suffix(".npy"), data, allow_pickle=False)
-            return _Spilled(file.with_suffix(".npy"), len(data))
-        levels = {place: sorted(set(labels)) for place, labels in data.labels.items()}
-        form = {"names": data.names, "named": data.named, "kinds": data.kinds, "levels": levels}
+            return _Spilled(file.with_suffix(".npy"), len(data), rules)
+        levels = {place: sorted({*labels} - {None}) for place, labels in data.labels.items()}
+        form = {key: getattr(data, key) for key in ("names", "named", "kinds")}
+        form |= {"levels": levels, "left_out": sorted(data.left_out)}
         arrays = {"numbers": data.numbers, "form": np.frombuffer(json.dumps(form).encode(), dtype=np.uint8)}
         for place, known in levels.items():
-            code = {level: number for number, level in enumerate(known)}
+            code = {level: number for number, level in enumerate(known)} | {None: -1}
             arrays[f"codes{place}"] = np.array([code[label] for label in data.labels[place]], dtype=np.int64)
         np.savez(file.with_suffix(".npz"), allow_pickle=False, **arrays)
     except OSError as error:
         raise InputError(
-            f"batches of {sample} cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
-            "folder with more room, or pass Stream.batches(function), which can be read again."
+            f"batches of {origin.sample} cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to "
+            "a folder with more room, or pass Stream.batches(function), which can be read again."
         ) from error
-    return _Spilled(file.with_suffix(".npz"), len(data))
+    return _Spilled(file.with_suffix(".npz"), len(data), rules)
 
 
 # What comes in
@@ -304,12 +316,16 @@ def _is_streamed(data: object, memory: int) -> bool:
 
 
 def _as_stream(data: Any, sample: str) -> Stream:
+    if isinstance(data, Source):
+        stream = _as_stream(data.data, sample)
+        stream._source = data
+        return stream
     if isinstance(data, Iterator):
         return Stream.batches(data)
     if isinstance(data, np.ndarray | Tensor) and data.ndim and len(data):
         step = max(1, _PART // max(1, int(np.prod(data.shape[1:]))))
         return Stream(_Held(data[start : start + step]) for start in range(0, len(data), step))
-    table = None if isinstance(data, list | tuple) else _as_narwhals(data, sample)
+    table = None if isinstance(data, list | tuple) else as_narwhals(data, sample)
     if isinstance(table, nw.DataFrame) and len(table) and table.columns:
         step = max(1, _PART // len(table.columns))
         return Stream(_Held(table[start : start + step].to_native()) for start in range(0, len(table), step))
@@ -390,6 +406,8 @@ class Survey:
         Rows of the streams.
     marks
         A checksum of the picked rows of each sample, by which a later pass knows them again.
+    dropped
+        How many rows of each sample are left out because something in them is missing.
     """
 
     schema: Schema
@@ -398,6 +416,7 @@ class Survey:
     rows: Rows
     sizes: tuple[int, int]
     marks: tuple[int, int]
+    dropped: tuple[int, int] = (0, 0)
 
     @property
     def tested(self) -> tuple[int, int]:
@@ -405,7 +424,7 @@ class Survey:
         return len(self.rows[0][1]), len(self.rows[1][1])
 
 
-def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None) -> Survey:
+def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None, columns: Columns | None = None) -> Survey:
     """Go once through X, then through Y; raise and warn of all that `as_samples` raises and warns of.
 
     Parameters
@@ -416,17 +435,21 @@ def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None) ->
         Which rows to keep.
     schema
         How earlier data were encoded. Without it the schema is learned from both streams.
+    columns
+        As in `as_samples`. Leaving out rows takes a pass of its own, since the rows to keep are drawn from the others.
     """
+    rules = rules_of(schema, columns)
     named = ((x, "X"), (y, "Y"))
-    n, m = (_counted(stream, name) for stream, name in named)
-    profiles, rows = (Profile("X"), Profile("Y")), None
+    n, m = (_counted(stream, name, rules) for stream, name in named)
+    usable = [_complete_rows(stream, name, rules) for stream, name in named] if rules.missing == "drop" else None
+    profiles, rows = (Profile(x._origin("X"), rules), Profile(y._origin("Y"), rules)), None
     kept: tuple[list[Any], list[Any]] = ([], [])
     for at, (stream, name) in enumerate(named):
         profile, wanted = profiles[at], np.empty(0, dtype=np.int64)
         for batch in _filled(stream):
             data = profile.read(batch)
             if rows is None:  # now it is known how wide they are
-                rows = pick((n, m), profile.numbers)
+                rows = _picked(pick, (n, m), profile.numbers, usable)
             if not profile.batches:
                 wanted = np.sort(rows[at][0].numpy())
             first, end = np.searchsorted(wanted, (profile.rows, profile.rows + len(data)))
@@ -439,8 +462,31 @@ def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None) ->
         raise InputError("X is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(*profiles, schema)
     (of_x, mark_x), (of_y, mark_y) = (_encoded(kept[at], rows[at][0], schema, profiles[at]) for at in (0, 1))
-    picked = Samples(of_x, of_y, schema, (rows[0][0], rows[1][0]))
-    return Survey(schema, scaling, picked, rows, (n, m), (mark_x, mark_y))
+    dropped = n - profiles[0].kept, m - profiles[1].kept
+    picked = Samples(of_x, of_y, schema, (rows[0][0], rows[1][0]), dropped)
+    return Survey(schema, scaling, picked, rows, (n, m), (mark_x, mark_y), dropped)
+
+
+def _complete_rows(stream: Stream, sample: str, rules: Columns) -> Tensor:
+    """The rows of a stream in which nothing is missing."""
+    origin, first, found = stream._origin(sample), 0, []
+    for batch in _filled(stream):
+        data = read_data(batch, replace(origin, first=first), rules)
+        whole = data.complete() if isinstance(data, ReadTable) else np.ones(len(data), dtype=bool)
+        found.append(np.flatnonzero(whole) + first)
+        first += len(data)
+    rows = torch.from_numpy(np.concatenate([*found, np.empty(0, dtype=np.int64)]))
+    check_left(len(rows), origin.sample)
+    return rows
+
+
+def _picked(pick: Pick, sizes: tuple[int, int], numbers: int, usable: list[Tensor] | None) -> Rows:
+    """What `pick` picks, where only some rows may be used, as rows of the streams."""
+    if usable is None:
+        return pick(sizes, numbers)
+    drawn = pick((len(usable[0]), len(usable[1])), numbers)
+    of_x, of_y = ((may[kept], may[tested]) for may, (kept, tested) in zip(usable, drawn, strict=True))
+    return of_x, of_y
 
 
 def _encoded(pieces: list[Any], rows: Tensor, schema: Schema, profile: Profile) -> tuple[Tensor, int]:
@@ -465,10 +511,10 @@ def _filled(stream: Stream) -> Iterator[object]:
     return (batch for batch in stream if len_of(batch))
 
 
-def _counted(stream: Stream, sample: str) -> int:
-    count = stream._count(sample)
+def _counted(stream: Stream, sample: str, rules: Columns) -> int:
+    count = stream._count(sample, rules)
     if not count:
-        raise InputError(f"{sample} is empty: its stream gave no rows.")
+        raise InputError(f"{stream._origin(sample).sample} is empty: its stream gave no rows.")
     return count
 
 
@@ -495,15 +541,18 @@ class EmbeddedSamples:
         Number of points of X and of Y.
     schema
         How the rows were encoded.
+    dropped
+        How many rows of X and of Y were left out because something in them was missing.
     """
 
     parts: tuple[Tensor, ...]
     sizes: tuple[int, int]
     schema: Schema
+    dropped: tuple[int, int] = (0, 0)
 
     def to(self, *, device: torch.device | str) -> EmbeddedSamples:
         """The same points on another device."""
-        return EmbeddedSamples(tuple(part.to(device) for part in self.parts), self.sizes, self.schema)
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
 
 def embed_streams(
@@ -552,7 +601,7 @@ def embed_streams(
             for part, new in zip(parts, z, strict=True):
                 part[where] = new.cpu()
             tick("")
-    return EmbeddedSamples(parts, (n, m), found.schema).to(device=device)
+    return EmbeddedSamples(parts, (n, m), found.schema, found.dropped).to(device=device)
 
 
 Dealt: TypeAlias = Iterator[tuple[int, int, Tensor]]
@@ -662,13 +711,20 @@ def _read_part(
             f"a worker cannot read {sample} from row {first} on ({error}); files must be found at the same place on "
             "all machines."
         ) from error
-    data = _read(batch, sample, first)
+    data = read_data(batch, Origin(sample, first), schema.rules)
     schema._check(data, sample, warn=False)
-    points = schema._tensor(data, sample)
+    points, picked = schema._tensor(data, sample), _usable(data, schema)
     _check_count(sample, first + len(tested), first + len(points))
-    if mark is not None and _marked(points[~tested], 0) != mark:
+    if mark is not None and _marked(points[picked & ~tested], 0) != mark:
         raise InputError(_OTHER_ROWS.format(sample))
     return scaling._apply(points[tested], torch.float32, torch.device("cpu"))
+
+
+def _usable(data: ReadTable | Any, schema: Schema) -> Tensor:
+    """Which rows are not to be left out."""
+    if schema.rules.missing == "drop" and isinstance(data, ReadTable):
+        return torch.from_numpy(data.complete())
+    return torch.ones(len(data), dtype=torch.bool)
 
 
 def _embedded_rows(
@@ -715,16 +771,16 @@ class _Tested:
 
     def _read(self, stream: Stream, scaling: Scaling, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in _filled(stream):
-            data = _read(batch, self.sample, self.rows)
+            data = read_data(batch, Origin(self.sample, self.rows), self.schema.rules)
             self.schema._check(data, self.sample, warn=False)
-            points = self.schema._tensor(data, self.sample)
+            points, usable = self.schema._tensor(data, self.sample), _usable(data, self.schema)
             if self.rows + len(points) > self.size:
                 _check_count(self.sample, self.size, self.rows + len(points))
             at = self.places[self.rows : self.rows + len(points)]
             self.rows += len(points)
             tested = at >= 0
             if not tested.all():
-                self.dropped, self.mark = True, _marked(points[~tested], self.mark)
+                self.dropped, self.mark = True, _marked(points[usable & ~tested], self.mark)
                 points, at = points[tested], at[tested]
             yield scaling._apply(points, torch.float32, device), at
 

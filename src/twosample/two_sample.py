@@ -20,6 +20,7 @@ from torch import nn
 from ._random import RNGLike, Streams
 from .calibration import Calibration, Permutation
 from .cluster import DaskWorkers, Workers
+from .columns import Columns
 from .errors import IncompatibleParts, InputError
 from .featurizers import Classifier, SklearnClassifier
 from .kernels import DeepKernel, Kernel, OnFeatures, Sign
@@ -86,18 +87,19 @@ class TwoSampleTest:
         device: str = "auto",
         progress: bool | None = None,
         client: Any = None,
+        columns: Columns | None = None,
     ) -> TwoSampleResult:
         """Split the data, fit on one part, test on the other.
 
         `progress` shows a bar while training: True, False, or None for only on a terminal. `client` is one of a Dask
-        cluster, as in `two_sample_test`.
+        cluster, and `columns` says what of a table to test, as in `two_sample_test`.
         """
         workers = None if client is None else DaskWorkers(client)
         streams = Streams(rng)
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
-                return self._run_streamed(pair, streams, device, progress, workers)
-        samples = as_samples(X, Y)
+                return self._run_streamed(pair, streams, device, progress, workers, columns)
+        samples = as_samples(X, Y, columns=columns)
         train, held_out = samples, samples
         if self.learning is not None:
             train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
@@ -106,26 +108,42 @@ class TwoSampleTest:
         return fitted._test(held_out, streams, progress, workers)
 
     def fit(
-        self, X: Any, Y: Any, *, rng: RNGLike | None = None, device: str = "auto", progress: bool | None = None
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        rng: RNGLike | None = None,
+        device: str = "auto",
+        progress: bool | None = None,
+        columns: Columns | None = None,
     ) -> FittedTest:
-        """Fit on all of X and Y, of a `Stream` on at most 100,000 rows; test the outcome on *other* points."""
+        """Fit on all of X and Y, of a `Stream` on at most 100,000 rows; test the outcome on *other* points.
+
+        What `columns` says holds for these too.
+        """
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
                 streams = Streams(rng)
-                found = survey(*pair, fitting_rows(streams.torch("split"), self.memory))
+                found = survey(*pair, fitting_rows(streams.torch("split"), self.memory), columns=columns)
                 return self._fit(found.picked, found.scaling, streams, device, progress)
-        train = as_samples(X, Y)
+        train = as_samples(X, Y, columns=columns)
         return self._fit(train, Scaling.of(train), Streams(rng), device, progress)
 
     def _run_streamed(
-        self, pair: tuple[Stream, Stream], streams: Streams, device: str, progress: bool | None, workers: Workers | None
+        self,
+        pair: tuple[Stream, Stream],
+        streams: Streams,
+        device: str,
+        progress: bool | None,
+        workers: Workers | None,
+        columns: Columns | None,
     ) -> TwoSampleResult:
         """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
         if self.learning is None:
             pick = starting_rows(streams.torch("subsample"), self.memory)
         else:
             pick = training_rows(self.learning.train_fraction, streams.torch("split"), self.memory)
-        found = survey(*pair, pick)
+        found = survey(*pair, pick, columns=columns)
         fitted = self._fit(found.picked, found.scaling, streams, device, progress)
         return fitted._test_streamed(pair, found, streams, progress, workers)
 
@@ -250,6 +268,7 @@ class FittedTest:
             fitted=self,
             samples=scaled if isinstance(scaled, Samples) else None,  # the rows of a stream are not kept
             calibrated=outcome,
+            dropped=scaled.dropped,
         )
 
 
