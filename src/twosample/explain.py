@@ -483,17 +483,27 @@ def _column_tests(
     """For each column of the table its statistic and its p-value over the shuffles."""
     statistic, found = MMD("unbiased"), []
     for column, place in places(samples.schema):
-        alone = Samples(samples.x[:, place], samples.y[:, place], samples.schema)
-        pooled = alone.pooled()
+        encoded = samples.pooled()[:, place]
+        pooled = _alone(column, encoded)
+        alone = Samples(pooled[: samples.sizes[0]], pooled[samples.sizes[0] :], samples.schema)
         if bool((pooled == pooled[:1]).all()):
             found.append((0.0, 1.0))  # all labellings are one
             continue
         prepared = statistic.prepare(
-            _kernel_of(column, pooled), alone, bins, generator, memory=memory, progress=progress
+            _kernel_of(column, encoded), alone, bins, generator, memory=memory, progress=progress
         )
         values = torch.cat([statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)])
         found.append((float(values[0]), pvalue(values, prepared.resolution)))
     return found
+
+
+def _alone(column: Column, pooled: Tensor) -> Tensor:
+    """One column as it is compared: of numbers, those that are missing are far from all others and near each other."""
+    if column.kind != "numeric" or not column.missing:
+        return pooled
+    values, gaps = pooled[:, :1], pooled[:, 1:] > 0.5
+    apart = values.abs().max() + 1e3 * max(1.0, float(values.std()))
+    return torch.where(gaps, apart, values)
 
 
 def _kernel_of(column: Column, pooled: Tensor) -> Kernel:
@@ -502,7 +512,9 @@ def _kernel_of(column: Column, pooled: Tensor) -> Kernel:
         # Between indicators every kernel of distances is a + b [same level], and MMD^2 knows of b only.
         return Linear()
     # Evenly spaced among the *sorted* values: what it depends on is the same in every shuffle, and takes no chance.
-    return _OneColumn(median_bandwidth(pooled.sort(dim=0).values))
+    present = pooled[pooled[:, -1] < 0.5, :1] if column.missing else pooled
+    values = present if len(present) > 1 else pooled[:, :1]
+    return _OneColumn(median_bandwidth(values.sort(dim=0).values))
 
 
 def _importances(
@@ -685,7 +697,9 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
     values: dict[str, Value] = {}
     for column, place in places(schema):
         encoded = point[place]
-        if column.kind == "category":
+        if column.missing and encoded[-1] > 0.5:
+            values[column.name] = "missing"
+        elif column.kind == "category":
             level = int(encoded.argmax())
             values[column.name] = column.features[level].removeprefix(f"{column.name}=")
         elif column.kind == "boolean":

@@ -27,7 +27,7 @@ from .featurizers import SklearnClassifier
 from .kernels import DeepKernel, Kernel, Mapped
 from .power import PredictedPower, predict_power
 from .result import ALPHA, TwoSampleResult
-from .samples import Samples, Schema, as_samples
+from .samples import Column, Samples, Schema, as_samples
 from .statistics import HotellingT2, Law, embed_pooled, embedding
 from .two_sample import FittedTest
 
@@ -228,14 +228,26 @@ def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
     shift, scale = fitted.scaling.shift[place], fitted.scaling.scale[place]
     x, y = ((points[:, place].cpu().double() * scale + shift).numpy() for points in (samples.x, samples.y))
     if column.kind == "numeric":
+        x, y = (_present(column, part) for part in (x, y))
         at = _spread(np.concatenate([x, y])[:, 0])
         width = _bandwidth(np.concatenate([x, y])[:, 0], at)
         return Marginal(name, column.kind, at, _density(x[:, 0], at, width), _density(y[:, 0], at, width))
     if column.kind == "boolean":
-        x, y = (np.column_stack([1 - part, part]) for part in (x, y))
-        return Marginal(name, column.kind, ("false", "true"), x.mean(0), y.mean(0))
+        gaps = [part[:, -1:] if column.missing else np.zeros((len(part), 0)) for part in (x, y)]
+        values = [part[:, :1] * (1 - gap.sum(1, keepdims=True)) for part, gap in zip((x, y), gaps, strict=True)]
+        x, y = (
+            np.column_stack([1 - value - gap.sum(1, keepdims=True), value, gap])
+            for value, gap in zip(values, gaps, strict=True)
+        )
     levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
-    return Marginal(name, column.kind, levels, x.mean(0), y.mean(0))
+    levels = ("false", "true") if column.kind == "boolean" else levels[: len(levels) - column.missing]
+    return Marginal(name, column.kind, (*levels, "missing") if column.missing else levels, x.mean(0), y.mean(0))
+
+
+def _present(column: Column, values: Array) -> Array:
+    """The rows of a column of numbers where it is not missing; all of them where it always is."""
+    there = values[:, -1] < 0.5 if column.missing else np.ones(len(values), dtype=bool)
+    return values[there] if there.any() else values
 
 
 def _spread(values: Array) -> Array:
@@ -374,7 +386,7 @@ def point_map(explanation: Explanation, *, most: int = 1500, rng: RNGLike | None
 
 def is_plane(schema: Schema) -> bool:
     """Whether the data are two columns of numbers, to be drawn as they are."""
-    return [column.kind for column in schema.columns] == ["numeric", "numeric"]
+    return [column.kind for column in schema.columns] == ["numeric", "numeric"] and schema.shape == (2,)
 
 
 def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
