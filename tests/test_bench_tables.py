@@ -81,6 +81,14 @@ def test_trials_that_agree_are_not_certain():
     assert found.difference == 0.0
     one = entry("mnist-power", {"N=600": [50]})
     assert one.error == pytest.approx(math.sqrt(0.25 / 100), rel=0.1)
+    assert one.difference is None and not one.far  # nobody knows how trials vary
+
+
+def test_a_published_number_without_an_error_has_that_of_ten_trials_like_ours():
+    found = entry("blob-power", {"n_b=40": [70, 90, 100]}, method="mmd-d")
+    assert found.published == (0.985, None)
+    assert found.published_error == pytest.approx(np.std([0.7, 0.9, 1.0], ddof=1) / math.sqrt(10))
+    assert found.difference == pytest.approx((found.rate - 0.985) / math.hypot(found.error, found.published_error))
 
 
 def test_beyond_two_standard_errors_is_marked():

@@ -2,8 +2,9 @@
 
 A power is the mean of the rates of its trials, with their standard error. That is never taken to be less than half of
 the exact 68 % binomial interval of all tests together: trials that happen to agree do not make a rate certain. The
-published rates have the error that is printed beside them or, where there is none or 0.000, that of 1000 tests.
-Differences are in standard errors, ours and theirs combined; beyond two they are marked and need a reason.
+published rates have the error that is printed beside them or, where there is none or 0.000, that of ten trials which
+vary as ours do, again no less than the binomial one. Differences are in standard errors, ours and theirs combined;
+beyond two they are marked and need a reason. One trial does not tell how trials vary, so it has no difference.
 
 A level comes with the exact 95 % binomial limits of its rejections, and is marked where 0.05 is not within them.
 """
@@ -28,7 +29,7 @@ from .recipes import RECIPES
 from .store import Record
 
 _ONE_SIGMA = 0.6827
-_PUBLISHED_TESTS = 1000
+_PUBLISHED_TRIALS, _PUBLISHED_TESTS = 10, 1000
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Entry:
     limits
         The exact 95 % binomial interval of all tests.
     published, published_error, difference
-        The number of the paper, its error, and how many standard errors ours lies above it; None without one.
+        The number of the paper, its error, and how many standard errors ours lies above it; None without one, and
+        with one trial.
     shared
         Whether test sets had to share rows with each other.
     cpu_seconds
@@ -117,9 +119,9 @@ def _entry(row: str, method: str, recipe: str, trials: Sequence[Record], publish
     rate, error = float(np.mean(rates)), standard_error(rates, rejections, tests)
     published_error = difference = None
     if published is not None:
-        least = binomial_error(round(published.rate * _PUBLISHED_TESTS), _PUBLISHED_TESTS)
-        published_error = published.error or least
-        difference = (rate - published.rate) / math.hypot(error, published_error)
+        published_error = published.error or _error_of_ten(published.rate, rates)
+        if len(rates) > 1:
+            difference = (rate - published.rate) / math.hypot(error, published_error)
     fits = [record.fit_cpu_seconds for record in trials]
     return Entry(
         row=row,
@@ -159,8 +161,17 @@ def binomial_error(count: int, total: int) -> float:
 
 def standard_error(rates: Sequence[float], rejections: int, tests: int) -> float:
     """That of the mean of the rates, at least the binomial one of all tests."""
-    between = float(np.std(rates, ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else 0.0
-    return max(between, binomial_error(rejections, tests))
+    return max(_spread(rates) / math.sqrt(len(rates)), binomial_error(rejections, tests))
+
+
+def _error_of_ten(rate: float, rates: Sequence[float]) -> float:
+    """The standard error of a published rate that comes without one, if its ten trials vary as `rates` do."""
+    least = binomial_error(round(rate * _PUBLISHED_TESTS), _PUBLISHED_TESTS)
+    return max(_spread(rates) / math.sqrt(_PUBLISHED_TRIALS), least)
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return float(np.std(rates, ddof=1)) if len(rates) > 1 else 0.0
 
 
 # Columns
@@ -234,7 +245,8 @@ def _explained(shown: Experiment) -> str:
     return (
         "Power at level 0.05: the mean over trials, its standard error (never below the exact binomial one of all "
         "tests), the published number, the difference in standard errors of both (a published number without one, or "
-        'with 0.000, is given the binomial one of its 1000 tests), "!" beyond two.'
+        "with 0.000, is given that of ten trials that vary as ours do, at least the binomial one of 1000 tests), "
+        '"!" beyond two. One trial alone is not compared.'
     )
 
 
