@@ -1,0 +1,221 @@
+"""Fuzz the doors of the library: thousands of malformed inputs, each of which must end in an answer or in a sentence.
+
+    python fuzz/run.py [reader|samples|load|cli ...] [--cases N] [--seed S]    all doors, 1000 cases each, by default
+    python fuzz/run.py reader --seed 3 --only 17                               one case again, with its traceback
+    python fuzz/run.py --summary                                               put the records into fuzz/README.md
+
+Cases are made from their door, seed and number alone. They run in a child process, which a case may crash, fill or
+stop: it has a limit of CPU time for each case and one of memory, and another child goes on after it. What fails is
+written to fuzz/found/, with its files. Each run adds a record to fuzz/runs.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from cases import ACCEPTED, REFUSED, Case, Door, Fault, generator, outcome
+
+HERE = Path(__file__).parent
+FOUND, RUNS, README = HERE / "found", HERE / "runs.jsonl", HERE / "README.md"
+DOORS = {"reader": "door_reader", "samples": "door_samples", "load": "door_load", "cli": "door_cli"}
+CPU_SECONDS, WALL_SECONDS = 20.0, 180.0  # for one case; the second is for what waits for ever
+MEMORY = 6 * 2**30  # bytes that a child may take beyond what its imports took
+
+
+def opened(door: str) -> Door:
+    """The door of a name; what it imports is slow, so only the one in use is."""
+    made: Door = importlib.import_module(DOORS[door]).Door()
+    return made
+
+
+# The child
+
+
+def work(door: str, seed: int, first: int, last: int, connection: Connection) -> None:
+    """Judge cases `first` to `last` - 1 and tell of each before and after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        judge = opened(door)
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number in range(first, last):
+            case = judge.case(generator(door, seed, number))
+            connection.send((number, case.kind, None))
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
+            connection.send((number, case.kind, attempt(judge, case)))
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.send((last, "", f"{time.process_time()}"))
+        os.chdir("/")
+
+
+def attempt(door: Door, case: Case) -> str:
+    """The outcome of a case, with the traceback of a fault."""
+    try:
+        return outcome(door, case)
+    except Fault as fault:
+        return f"{fault}\n{''.join(traceback.format_exception(fault.__cause__)) if fault.__cause__ else ''}"
+    except BaseException:  # that of polars when it panics is no Exception
+        return f"traceback: {traceback.format_exc()}"
+
+
+# The parent
+
+
+def run(door: str, cases: int, seed: int) -> dict[str, Any]:
+    """Judge cases 0 to `cases` - 1 of a door and give the record of it."""
+    outcomes: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    number, seconds = 0, 0.0
+    while number < cases:
+        for at, kind, ended in stretch(door, seed, number, cases):
+            if at == cases:
+                seconds += float(ended)
+                continue
+            number = at + 1
+            kinds[kind] += 1
+            known = ended in (ACCEPTED, REFUSED)
+            outcomes[ended if known else ended.split(":")[0].split()[0]] += 1
+            if not known:
+                keep(door, seed, at, ended)
+    return {
+        "door": door,
+        "seed": seed,
+        "cases": cases,
+        "outcomes": dict(outcomes),
+        "kinds": dict(sorted(kinds.items())),
+        "cpu_seconds": round(seconds, 1),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in ("numpy", "polars", "safetensors", "torch", "typer")}
+        | {"python": platform.python_version()},
+    }
+
+
+def stretch(door: str, seed: int, first: int, last: int) -> list[tuple[int, str, str]]:
+    """What a child tells until all is done or it is gone: (number, kind, outcome), the last of which may be a crash."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("spawn").Process(target=work, args=(door, seed, first, last, theirs))
+    child.start()
+    theirs.close()
+    told: list[tuple[int, str, str]] = []
+    begun: tuple[int, str] | None = None
+    while True:
+        try:
+            number, kind, ended = ours.recv() if ours.poll(WALL_SECONDS) else (None, "", None)
+        except EOFError:
+            break
+        if number is None:
+            child.kill()
+            break
+        begun = (number, kind) if ended is None else None
+        if ended is not None:
+            told.append((number, kind, ended))
+    child.join()
+    if begun is not None:
+        told.append((*begun, ended_by(child.exitcode or 0)))
+    elif child.exitcode:
+        raise SystemExit(f"the door {door} does not open: exit status {child.exitcode}")
+    return told
+
+
+def ended_by(status: int) -> str:
+    """Why a child has gone."""
+    if status == -signal.SIGPROF:
+        return f"hang: more than {CPU_SECONDS:g} seconds of CPU time"
+    if status == -signal.SIGKILL:
+        return f"hang: waited more than {WALL_SECONDS:g} seconds"
+    return f"crash: the process ended with status {status}"
+
+
+def keep(door: str, seed: int, number: int, ended: str) -> None:
+    """Write a case that failed to fuzz/found/."""
+    folder = FOUND / f"{door}-{seed}-{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as empty:
+        here = Path.cwd()
+        os.chdir(empty)
+        case = opened(door).case(generator(door, seed, number))
+        os.chdir(here)
+    for name, content in case.files.items():
+        (folder / name).write_bytes(content)
+    (folder / "what.txt").write_text(f"{case.kind}\n{case.data!r}\n\n{ended}", errors="backslashreplace")
+    print(
+        f"  {door} {number} ({case.kind}): {ended.strip().splitlines()[0]}\n    {ended.strip().splitlines()[-1]}"[:400]
+    )
+
+
+def commit() -> str:
+    """The commit that was fuzzed, with a star if files had changed since."""
+    found = subprocess.run(["git", "describe", "--always", "--dirty=*"], cwd=HERE, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+# The summary
+
+
+def summary() -> str:
+    """What was run and what it gave, as Markdown."""
+    records = [json.loads(line) for line in RUNS.read_text().splitlines()]
+    lines = ["| door | runs | cases | answered | refused | faults | CPU minutes |", "|---|---|---|---|---|---|---|"]
+    for door in [*DOORS, "all"]:
+        of_it = [record for record in records if door in (record["door"], "all")]
+        ends = sum((Counter(record["outcomes"]) for record in of_it), Counter())
+        faults = ends.total() - ends[ACCEPTED] - ends[REFUSED]
+        minutes = sum(record["cpu_seconds"] for record in of_it) / 60
+        cells = [door, len(of_it), ends.total(), ends[ACCEPTED], ends[REFUSED], faults, f"{minutes:.1f}"]
+        lines.append("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}  # for the children
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("doors", nargs="*", choices=[*DOORS, []], default=list(DOORS))
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="this case alone, in this process")
+    parser.add_argument("--summary", action="store_true")
+    asked = parser.parse_args()
+    if asked.summary:
+        before, _, rest = README.read_text().partition("<!-- runs -->\n")
+        _, _, after = rest.partition("<!-- /runs -->\n")
+        README.write_text(f"{before}<!-- runs -->\n{summary()}\n<!-- /runs -->\n{after}")
+        return
+    for door in asked.doors:
+        if asked.only is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                judge = opened(door)
+                case = judge.case(generator(door, asked.seed, asked.only))
+                print(case)
+                print(outcome(judge, case))
+                os.chdir("/")
+            continue
+        record = run(door, asked.cases, asked.seed)
+        with RUNS.open("a") as stream:
+            stream.write(json.dumps(record) + "\n")
+        print(door, record["outcomes"], f"{record['cpu_seconds']} seconds")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
