@@ -25,6 +25,7 @@ from ._progress import bar
 from ._random import RNGLike, Streams
 from .api import resolve, two_sample_test
 from .calibration import PairSwap, Permutation
+from .columns import Columns
 from .errors import InputError, InputWarning, TwoSampleError
 from .explain import aligned, benjamini_hochberg, holm, html_table
 from .methods import choose
@@ -125,6 +126,9 @@ class Comparison(Mapping[str, TwoSampleResult]):
         notes = [f"{name} has no result: {why}" for name, why in self.failures.items()]
         if self.unfinished:
             notes.append(f"Interrupted before {', '.join(self.unfinished)}; those count as p = 1 in the correction.")
+        for name, result in self.results.items():
+            if any(result.dropped):
+                notes.append("{}: left out for missing values: {} + {} rows.".format(name, *result.dropped))
         out_of_reach = [name for name, result in self.results.items() if not self._in_reach(result)]
         if out_of_reach:
             which = "No sample" if len(out_of_reach) == len(self.results) else f"None of {', '.join(out_of_reach)}"
@@ -239,6 +243,7 @@ def compare(
     device: str = "auto",
     progress: bool | None = None,
     client: Any = None,
+    columns: Columns | None = None,
 ) -> Comparison:
     """Test which of many samples come from another distribution than one reference.
 
@@ -250,7 +255,7 @@ def compare(
         Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its own categories. Each
         is asked for twice, to be checked and to be tested, so a mapping may read samples that do not fit in memory
         together.
-    method, train_fraction, device, client
+    method, train_fraction, device, client, columns
         As in `two_sample_test`, for each sample.
     correction
         For the number of samples: "holm" (any false finding, whatever the dependence), "bh" (Benjamini-Hochberg: the
@@ -299,7 +304,7 @@ def compare(
     _check_asked(reference, samples, correction, alpha)
     planned = functools.partial(_test_for, method, reference, train_fraction=train_fraction)
     for name in samples:
-        _check_sample(name, reference, sample := samples[name], planned(sample))
+        _check_sample(name, reference, sample := samples[name], planned(sample), columns)
     enough = _permutations(planned(sample), permutations, correction, len(samples), alpha)
     seeds = _seeds(samples, rng)
     test = functools.partial(
@@ -311,6 +316,7 @@ def compare(
         device=device,
         progress=False,  # the bar is that of the samples
         client=client,
+        columns=columns,
     )
     results: dict[str, TwoSampleResult] = {}
     failures: dict[str, str] = {}
@@ -395,14 +401,14 @@ def _test_for(
     return resolve(method, train_fraction=train_fraction)
 
 
-def _check_sample(name: str, reference: Any, sample: Any, test: TwoSampleTest) -> None:
+def _check_sample(name: str, reference: Any, sample: Any, test: TwoSampleTest, columns: Columns | None) -> None:
     """Raise `InputError` if this sample cannot be tested against the reference; streams are not looked at."""
     if any(isinstance(data, Stream | Iterator | np.memmap) for data in (reference, sample)):
         return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they come with the test
-            sizes = as_samples(reference, sample).sizes
+            sizes = as_samples(reference, sample, columns=columns).sizes
         if test.learning is not None:
             split_rows(sizes, test.learning.train_fraction, torch.Generator())
         else:
@@ -421,7 +427,7 @@ def _permutations(
     if asked is None and isinstance(test.calibration, Permutation | PairSwap):
         own = test.calibration.permutations
         return own if own >= least else math.ceil(_SPARE * (least + 1) - 1e-6) - 1
-    if asked is not None and asked < least - 1e-6:
+    if asked is not None and 0 < asked < least - 1e-6:  # others are refused with the test
         smallest = min(1.0, growth(correction, count) / (asked + 1))
         warnings.warn(
             f"with {asked} permutations no p-value is below {1 / (asked + 1):.2g}, and after the correction for "
