@@ -217,15 +217,18 @@ def test_paths_that_lead_nowhere(tmp_path):
         (tmp_path / ("x" * 300 + ".csv"), "cannot be opened"),
         (tmp_path / "nul\0.csv", "cannot be opened"),
         (tmp_path / "table.csv::a", r"only \.npz files"),
-        (tmp_path / "table.xlsx", r"ends in '\.xlsx', .*\.csv, \.tsv, \.parquet"),
+        (tmp_path / "table.xlsx", r"ends in '\.xlsx', .*\.csv, .*\.tsv, .*\.parquet"),
         (tmp_path / "table", r"has no ending, .*\.npz"),
-        (tmp_path / "table.csv.gz", r"ends in '\.gz'"),
+        (tmp_path / "table.csv.gz", "does not exist"),
+        (tmp_path / "table.npy.gz", r"ends in '\.npy\.gz', .*\.csv\.gz"),
+        (tmp_path / "shop.db::orders", r"shop\.db does not exist"),
+        ("postgresql://host/shop::SELECT 1", "postgresql databases are not read"),
     ]:
         with pytest.raises(InputError, match=message):
             read(path)
     (tmp_path / "folder.csv").mkdir()
     for path in (tmp_path, tmp_path / "folder.csv"):
-        with pytest.raises(InputError, match="is a folder"):
+        with pytest.raises(InputError, match="is a folder without PNG or JPEG files"):
             read(path)
 
 

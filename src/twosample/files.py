@@ -1,19 +1,11 @@
-"""Files to samples, for the command line: CSV, TSV, Parquet, Arrow and NumPy files into what `as_samples` takes.
-
-Text files need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true` and `false` are
-booleans, and a date stays a date: whether such a column can be tested is for `samples` to say. Nothing is unpickled.
-"""
+"""Files to samples, for the command line: by its ending a file becomes what `as_samples` takes."""
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import re
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, MissingDependency, TwoSampleError
+from ._progress import bar
+from .columns import Columns
+from .errors import InputError
+from .filehandles import is_zipped, opened, polars_for, told_about, unheard
+from .images import picture_parts, read_pictures
+from .reading import AS_FOUND, Source
+from .records import Records, read_json_lines, read_query
+from .textfiles import line_of, read_text
 
 if TYPE_CHECKING:
     import polars
@@ -30,8 +29,14 @@ if TYPE_CHECKING:
 Table: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
 """A table with named columns, or an array whose first axis counts the points."""
 
-_MISSING = ["", "NA", "N/A", "null", "NULL"]
+Place: TypeAlias = Callable[[int], str] | None
+"""Row -> what messages call it; None for "row 16"."""
+
 _PART = 2**19  # numbers in a part of a file: 4 MiB in float64
+_DATABASE = re.compile(
+    r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?", re.DOTALL
+)
+_SERVER = re.compile(r"(\w+)://")
 
 
 def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
@@ -40,41 +45,82 @@ def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
 
 
 def read(path: str | Path) -> Table:
+    """The contents of one file: as `read_source`, without where its rows stand."""
+    table: Table = read_source(path).data
+    return table
+
+
+def read_source(
+    path: str | Path,
+    rules: Columns = AS_FOUND,
+    *,
+    resize: tuple[int, int] | None = None,
+    progress: bool | None = False,
+) -> Source:
     """The contents of one file, by the ending of its name.
 
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, .tsv, .parquet, .pq, .arrow, .feather, .ipc, .npy or .npz. Of an .npz file that
-        holds several arrays, `data.npz::images` picks the one called `images`.
+        A file that ends in .csv, .tsv, .jsonl or .ndjson, also with .gz after it, .parquet, .pq, .arrow, .feather,
+        .ipc, .npy or .npz. Of an .npz file that holds several arrays, `data.npz::images` picks the one called `images`.
+        A folder of PNG and JPEG files. A SQLite database (.db, .sqlite, .sqlite3, or sqlite:/// before any other
+        name) with a query or the name of a table: `shop.db::SELECT * FROM orders`.
+    rules : Columns
+        What the user says of the columns, where it matters to how a file is read.
+    resize : pair of int, optional
+        Width and height to which pictures are brought.
+    progress : bool, optional
+        Show a bar while many pictures are read; None for only on a terminal.
 
     Returns
     -------
-    polars.DataFrame or numpy.ndarray
-        A table for the formats that name their columns, an array for those of NumPy.
+    Source
+        With a table for the formats that name their columns, an array for those of NumPy and for pictures.
 
     Raises
     ------
     InputError
         If the file is not there, cannot be read, or is not what its name says.
     MissingDependency
-        If it takes polars, which is not installed.
+        If it takes polars or Pillow, which is not installed.
     """
+    name = str(path)
+    if (found := _DATABASE.fullmatch(name)) is not None and not os.path.isdir(path):
+        return _read_database(name, Path(found["any"] or found["file"]), found["query"], rules)
     file, member = _locate(path)
-    ending = file.suffix.lower()
     if os.path.isdir(file):
-        raise InputError(f"{file} is a folder; give a file.")
-    if ending not in _READERS:
-        what = f"ends in '{file.suffix}'" if file.suffix else "has no ending"
-        raise InputError(f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}.")
+        parts = picture_parts(file, resize)
+        files = [picture for part in parts for picture in part.files]
+        with bar(f"reading {file.name}", len(files), progress) as tick:
+            return Source(read_pictures(parts, tick), name, place=lambda row: str(files[row]))
+    if resize is not None:
+        raise InputError(f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize.")
+    ending = _known_ending(file, name)
     if member is not None and ending != ".npz":
         raise InputError(f"{file}::{member} picks an array by its name, but only .npz files have any; give {file}.")
-    with _open(file) as stream, _told_about(file):
+    with opened(file) as stream, told_about(file):
         if not stream.peek(1):
             raise InputError(f"{file} is empty (0 bytes); was it written completely?")
         if ending == ".npz":
-            return _read_npz(stream, file, member)
-        return _READERS[ending](stream, file)
+            return Source(_read_npz(stream, file, member), name)
+        table, place = _READERS[ending](stream, file, rules)
+        return Source(table, name, place=place)
+
+
+def ending_of(file: Path) -> str:
+    """By what a file is known: .csv, or .csv.gz."""
+    return file.with_suffix("").suffix.lower() + ".gz" if is_zipped(file) else file.suffix.lower()
+
+
+def _known_ending(file: Path, name: str) -> str:
+    ending = ending_of(file)
+    if ending in _READERS or ending == ".npz":
+        return ending
+    if (server := _SERVER.match(name)) is not None:
+        raise InputError(f"{server[1]} databases are not read here; write what you need to a Parquet or CSV file.")
+    what = f"ends in '{ending}'" if ending else "has no ending"
+    raise InputError(f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db.")
 
 
 def _locate(path: str | Path) -> tuple[Path, str | None]:
@@ -85,237 +131,55 @@ def _locate(path: str | Path) -> tuple[Path, str | None]:
     return Path(name), member
 
 
-@contextmanager
-def _open(file: Path) -> Iterator[io.BufferedReader]:
-    try:
-        stream = file.open("rb")
-    except FileNotFoundError:
-        raise InputError(f"{file} does not exist; check the path (seen from {Path.cwd()}).") from None
-    except PermissionError:
-        raise InputError(f"{file} may not be read by this user; change its permissions.") from None
-    except (OSError, ValueError) as error:  # a name that is too long, a NUL in it, a device that fails
-        raise InputError(f"{file} cannot be opened: {_sentence(error)}") from error
-    with stream:
-        yield stream
-
-
-@contextmanager
-def _told_about(file: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into a sentence that names the file: there, any failure is the file's."""
-    try:
-        yield
-    except TwoSampleError:
-        raise
-    except MemoryError as error:
-        raise InputError(f"{file} does not fit into memory, or its header is damaged.") from error
-    except Exception as error:
-        if "allow_pickle" in str(error):
-            raise InputError(f"{file} holds Python objects, which are never unpickled; save numbers.") from error
-        what = f"{file} cannot be read as {file.suffix[1:].lower()}: {_sentence(error)}"
-        raise InputError(f"{what} Is it damaged, cut short or misnamed?") from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # how polars fails where it should not; not an Exception
-            raise
-        raise InputError(f"{file} cannot be read as {file.suffix[1:].lower()}: it is damaged.") from error
-
-
-def _sentence(error: BaseException) -> str:
-    """The first line of a foreign message, ending in a full stop."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
-    line = re.sub(r"<[\w.]+ object at 0x[0-9a-f]+>", "something else", line)
-    return line[:200].rstrip(" .:") + "."
-
-
-def _polars(file: Path) -> Any:
-    try:
-        import polars
-    except ImportError as error:
-        raise MissingDependency(f"{file} takes polars to read; pip install 'twosample[tables]'.") from error
-    return polars
-
-
-class _Unheard:
-    """Sends standard error to nowhere while polars reads binary files: it tells of a panic there before it raises.
-
-    The descriptor is that of the whole process, so the last of several threads to leave brings it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._inside, self._kept = threading.Lock(), 0, -1
-
-    def __enter__(self) -> None:
-        with self._lock, suppress(OSError):  # a process may have closed it
-            if not self._inside:
-                if sys.stderr is not None:
-                    sys.stderr.flush()
-                self._kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, 2)
-                os.close(nowhere)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside = max(0, self._inside - 1)
-            if not self._inside and self._kept >= 0:
-                os.dup2(self._kept, 2)
-                os.close(self._kept)
-                self._kept = -1
-
-
-_unheard = _Unheard()
-
-
 # Text
 
 
-def _read_text(stream: io.BufferedReader, file: Path, *, separator: str) -> polars.DataFrame:
-    pl = _polars(file)
-    raw = _with_newlines(stream.read())
-    header = _header(raw, file, separator)
-    try:
-        table = pl.read_csv(
-            raw,
-            separator=separator,
-            infer_schema_length=None,  # a column is what all of its values are, not what the first hundred seem
-            null_values=_MISSING,
-            try_parse_dates=True,
-        )
-    except pl.exceptions.PolarsError:
-        _scan(raw, file, separator, len(header))  # says which line, if it is a matter of lines
-        raise
-    if (table.width and table[:, -1].null_count()) or b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
-        # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
-        # What a quotation mark within a field means, or a carriage return alone, is not the same to all readers.
-        rows, blank = _scan(raw, file, separator, len(header))
-        if [name.strip() for name in table.columns] != header or rows != table.height:
-            raise InputError(
-                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands "
-                "within a field, or lines end in different ways; mend that."
-            )
-        if blank and len(header) > 1:
-            table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
-    return table.select(_typed(pl, column).alias(column.name.strip()) for column in table)  # type: ignore[no-any-return]
+def _read_text(
+    stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
+) -> tuple[polars.DataFrame, Place]:
+    return read_text(stream, file, rules, separator=separator), partial(line_of, file, separator=separator)
 
 
-def _with_newlines(raw: bytes) -> bytes:
-    """Lines that end in carriage returns alone, as on old Macs, with the newlines that polars takes."""
-    return raw if b"\n" in raw else raw.replace(b"\r", b"\n")
+def _read_json_lines(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    records = read_json_lines(stream, file, rules)
+    return _as_table(records, file), records.place
 
 
-def _rows(raw: bytes, separator: str) -> Any:
-    text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")
-    return csv.reader(text, delimiter=separator, strict=True)
+def _read_database(name: str, file: Path, query: str | None, rules: Columns) -> Source:
+    with opened(file):
+        records = read_query(file, query, rules)
+    return Source(_as_table(records, file), name, place=records.place)
 
 
-def _header(raw: bytes, file: Path, separator: str) -> list[str]:
-    """The column names, which must be there, differ from each other, and be names."""
-    try:
-        fields: list[str] = next((row for row in _rows(raw, separator) if row), [])
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text; save it as CSV in UTF-8.") from error
-    names = [field.strip() for field in fields]
-    if not names:
-        raise InputError(f"{file} has no line with text in it; was it written completely?")
-    if all(map(_is_number, names)) and not all(name.isdigit() for name in names):
-        raise InputError(
-            f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should be; add a header line."
-        )
-    if "" in names:
-        raise InputError(
-            f"{file} has no name for column {names.index('') + 1} of {len(names)}; name it, "
-            "or leave it out if it only counts the rows."
-        )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{file} has {names.count(twice)} columns called '{twice}'; give each a name of its own.")
-    other = next((mark for mark in ",;\t|" if mark != separator and mark in names[0]), None)
-    if len(names) == 1 and other is not None:
-        raise InputError(
-            f"{file} has one column, {names[0]!r}, and seems to be separated by {other!r}; "
-            "separate it by commas (.csv) or tabulators (.tsv)."
-        )
-    if not "".join("".join(names).split()).isprintable():
-        raise InputError(f"{file} does not begin with the names of columns as text does; is it of another kind?")
-    return names
-
-
-def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list[int]]:
-    """How many data rows there are, and which, counted from 0, are blank lines.
-
-    A row with more or fewer fields than the header is refused.
-    """
-    rows = _rows(raw, separator)
-    blank: list[int] = []
-    count = -1  # the header
-    try:
-        for row in rows:
-            if row and len(row) != width:
-                fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
-                raise InputError(
-                    f"{file}, line {rows.line_num}: {fields} where the header has {width}; "
-                    "mend that line (a value that contains the separator needs quotes around it)."
-                )
-            if not row:
-                blank.append(count)
-            if row or count >= 0:
-                count += 1
-    except csv.Error as error:
-        raise InputError(f"{file}, line {rows.line_num}: {_sentence(error)} Is a quotation mark left open?") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text (after line {rows.line_num}); save it as CSV in UTF-8.") from error
-    return max(count, 0), blank
-
-
-def _typed(pl: Any, column: polars.Series) -> polars.Series:
-    """A text column whose values are numbers or booleans but for blanks around them, or nan, as what it means."""
-    if column.dtype != pl.String:
-        return column
-    text = column.str.strip_chars()
-    text = text.set(text.is_in(_MISSING), None)
-    if text.null_count() == len(text):
-        return text
-    number = text.cast(pl.Float64, strict=False)
-    if number.null_count() == text.null_count():
-        return number
-    truth = text.str.to_lowercase()
-    if truth.drop_nulls().is_in(["true", "false"]).all():
-        return truth == "true"
-    return text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _as_table(records: Records, file: Path) -> polars.DataFrame:
+    table: polars.DataFrame = polars_for(file).DataFrame(records.columns)
+    return table
 
 
 # Tables with types
 
 
-def _read_parquet(stream: io.BufferedReader, file: Path) -> polars.DataFrame:
-    with _unheard:
-        table: polars.DataFrame = _polars(file).read_parquet(stream)
-    return table
+def _read_parquet(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    with unheard:
+        table: polars.DataFrame = polars_for(file).read_parquet(stream)
+    return table, None
 
 
-def _read_arrow(stream: io.BufferedReader, file: Path) -> polars.DataFrame:
-    pl = _polars(file)
+def _read_arrow(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    pl = polars_for(file)
     whole = stream.peek(6)[:6] == b"ARROW1"  # the file format (Feather version 2); without it, the streaming format
     # polars would read on from where the buffer of `stream` ends, so the streaming format is read from memory.
-    with _unheard:
+    with unheard:
         table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
-    return table
+    return table, None
 
 
 # NumPy
 
 
-def _read_npy(stream: io.BufferedReader, file: Path) -> npt.NDArray[Any]:
+def _read_npy(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[npt.NDArray[Any], Place]:
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-    return array
+    return array, None
 
 
 def _read_npz(stream: io.BufferedReader, file: Path, member: str | None = None) -> npt.NDArray[Any]:
@@ -349,7 +213,7 @@ class NpyRows:
 
     def read(self) -> npt.NDArray[Any]:
         """The rows, as an array in memory."""
-        with _told_about(self.path):
+        with told_about(self.path):
             # The map goes when this returns, and with it the pages that reading has brought into memory.
             return np.array(_mapped(self.path)[self.start : self.start + self.rows])
 
@@ -365,7 +229,7 @@ class ParquetRows:
 
     def read(self) -> polars.DataFrame:
         """The rows, as a table in memory."""
-        with _told_about(self.path), _unheard:
+        with told_about(self.path), unheard:
             part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
         return part  # type: ignore[no-any-return]
 
@@ -378,7 +242,7 @@ class ParquetRows:
 def npy_parts(path: str | Path) -> list[NpyRows]:
     """An NPY file in parts of some million numbers at most."""
     file = Path(path)
-    with _open(file), _told_about(file):
+    with opened(file), told_about(file):
         array = _mapped(file)
     if array.ndim == 0:
         raise InputError(f"{file} holds a single number, not rows; save a 2-D array, one row a point.")
@@ -390,11 +254,11 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
     """A Parquet file in parts of some million numbers at most; of its columns those that are named, or all."""
     file = Path(path)
     chosen = None if columns is None else tuple(columns)
-    with _open(file), _told_about(file), _unheard:
+    with opened(file), told_about(file), unheard:
         names = _scanned(file, None).collect_schema().names()
         if absent := [name for name in chosen or () if name not in names]:
             raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
-        rows = int(_scanned(file, None).select(_polars(file).len()).collect().item())
+        rows = int(_scanned(file, None).select(polars_for(file).len()).collect().item())
     # Larger than those of other files: polars finds a row of a row group by going through those before it.
     return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names), 4 * _PART)]
 
@@ -412,18 +276,24 @@ def _mapped(file: Path) -> npt.NDArray[Any]:
 
 
 def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
-    lazy = _polars(file).scan_parquet(file, glob=False, hive_partitioning=False)
+    lazy = polars_for(file).scan_parquet(file, glob=False, hive_partitioning=False)
     return lazy if columns is None else lazy.select(columns)
 
 
-_READERS: dict[str, Callable[[io.BufferedReader, Path], Table]] = {
-    ".csv": partial(_read_text, separator=","),
-    ".tsv": partial(_read_text, separator="\t"),
+_CSV, _TSV = partial(_read_text, separator=","), partial(_read_text, separator="\t")
+_READERS: dict[str, Callable[[io.BufferedReader, Path, Columns], tuple[Table, Place]]] = {
+    ".csv": _CSV,
+    ".csv.gz": _CSV,
+    ".tsv": _TSV,
+    ".tsv.gz": _TSV,
+    ".jsonl": _read_json_lines,
+    ".jsonl.gz": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".ndjson.gz": _read_json_lines,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,
     ".ipc": _read_arrow,
     ".npy": _read_npy,
-    ".npz": _read_npz,
 }

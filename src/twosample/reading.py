@@ -258,7 +258,7 @@ def _read_matrix(array: NDArray[Any], origin: Origin, rules: Columns) -> Table:
     for position, name in enumerate(names):
         asked = rules.kind_of(name)
         if asked == "category":
-            table.labels[position] = [None if value != value else _label(value) for value in numbers[:, position]]
+            table.labels[position] = [None if value != value else label(value) for value in numbers[:, position]]
             numbers[~np.isnan(numbers[:, position]), position] = 0.0
         table.kinds[position] = {"number": "numeric", "category": "category", None: plain}[asked]
     return table
@@ -324,8 +324,8 @@ def _fill_in(table: Table, position: int, column: nw.Series[Any], gaps: NDArray[
         table.numbers[there, position] = values
         return
     labels: list[str | None] = [None] * len(gaps)
-    for row, label in zip(there.tolist(), values, strict=True):
-        labels[row] = label
+    for row, value in zip(there.tolist(), values, strict=True):
+        labels[row] = value
     table.labels[position] = labels
 
 
@@ -336,7 +336,7 @@ def _read_column(
     dtype = column.dtype
     if asked == "category" or dtype in (nw.Categorical, nw.Enum):
         if not dtype.is_nested():
-            return "category", [_label(value) for value in column.to_list()]
+            return "category", [label(value) for value in column.to_list()]
     elif dtype.is_numeric():
         return "numeric", _floats(column)
     elif dtype == nw.Boolean:
@@ -383,7 +383,7 @@ def _remedy(column: nw.Series[Any], name: str, origin: Origin) -> str:
 _TEMPORAL = (date, time, timedelta)
 
 
-def _label(value: Any) -> str:
+def label(value: Any) -> str:
     """The level of a category that a value stands for."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()  # as text files have it

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .._progress import bar
 from ..errors import InputError
-from ..files import _told_about
+from ..filehandles import told_about as _told_about
 
 HIGGS_COLUMNS = (
     *("lepton_pT", "lepton_eta", "lepton_phi", "missing_energy_magnitude", "missing_energy_phi"),

@@ -1,0 +1,172 @@
+"""CSV and TSV files to tables.
+
+They need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true` and `false` are
+booleans, and a date stays a date: whether such a column can be tested is for `samples` to say.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .columns import Columns
+from .errors import InputError
+from .filehandles import opened, polars_for, sentence
+
+if TYPE_CHECKING:
+    import polars
+
+_MISSING = ["", "NA", "N/A", "null", "NULL"]
+
+
+def read_text(stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str) -> polars.DataFrame:
+    """The table in a text file; columns that are to be categories are what is written there, "02139" too."""
+    pl = polars_for(file)
+    raw = _with_newlines(stream.read())
+    header = _header(raw, file, separator)
+    written = [name for name in _first(raw, separator) if rules.kind_of(name.strip()) == "category"]
+    try:
+        table = pl.read_csv(
+            raw,
+            separator=separator,
+            infer_schema_length=None,  # a column is what all of its values are, not what the first hundred seem
+            null_values=_MISSING,
+            try_parse_dates=True,
+            schema_overrides=dict.fromkeys(written, pl.String),
+        )
+    except pl.exceptions.PolarsError:
+        _scan(raw, file, separator, len(header))  # says which line, if it is a matter of lines
+        raise
+    if (table.width and table[:, -1].null_count()) or b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
+        # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
+        # What a quotation mark within a field means, or a carriage return alone, is not the same to all readers.
+        rows, blank = _scan(raw, file, separator, len(header))
+        if [name.strip() for name in table.columns] != header or rows != table.height:
+            raise InputError(
+                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands "
+                "within a field, or lines end in different ways; mend that."
+            )
+        if blank and len(header) > 1:
+            table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
+    typed = [_typed(pl, column, column.name in written).alias(column.name.strip()) for column in table]
+    return table.select(typed)  # type: ignore[no-any-return]
+
+
+def line_of(file: Path, row: int, *, separator: str) -> str:
+    """Where a row of the table begins in its file, for a message."""
+    with opened(file) as stream:
+        records = _rows(_with_newlines(stream.read()), separator)
+        before = width = 0
+        for record in records:
+            if not width:
+                width = len(record)  # blank lines before the header, then the header
+            elif record or width == 1:
+                row -= 1
+            if row < 0:
+                return f"line {before + 1}"
+            before = records.line_num
+    return f"row {row}"
+
+
+def _with_newlines(raw: bytes) -> bytes:
+    """Lines that end in carriage returns alone, as on old Macs, with the newlines that polars takes."""
+    return raw if b"\n" in raw else raw.replace(b"\r", b"\n")
+
+
+def _rows(raw: bytes, separator: str) -> Any:
+    text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")
+    return csv.reader(text, delimiter=separator, strict=True)
+
+
+def _first(raw: bytes, separator: str) -> list[str]:
+    """The fields of the first line with text."""
+    return next((row for row in _rows(raw, separator) if row), [])
+
+
+def _header(raw: bytes, file: Path, separator: str) -> list[str]:
+    """The column names, which must be there, differ from each other, and be names."""
+    try:
+        fields = _first(raw, separator)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text; save it as CSV in UTF-8.") from error
+    names = [field.strip() for field in fields]
+    if not names:
+        raise InputError(f"{file} has no line with text in it; was it written completely?")
+    if all(map(_is_number, names)) and not all(name.isdigit() for name in names):
+        raise InputError(
+            f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should be; add a header line."
+        )
+    if "" in names:
+        raise InputError(
+            f"{file} has no name for column {names.index('') + 1} of {len(names)}; name it, "
+            "or leave it out if it only counts the rows."
+        )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{file} has {names.count(twice)} columns called '{twice}'; give each a name of its own.")
+    other = next((mark for mark in ",;\t|" if mark != separator and mark in names[0]), None)
+    if len(names) == 1 and other is not None:
+        raise InputError(
+            f"{file} has one column, {names[0]!r}, and seems to be separated by {other!r}; "
+            "separate it by commas (.csv) or tabulators (.tsv)."
+        )
+    if not "".join("".join(names).split()).isprintable():
+        raise InputError(f"{file} does not begin with the names of columns as text does; is it of another kind?")
+    return names
+
+
+def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list[int]]:
+    """How many data rows there are, and which, counted from 0, are blank lines.
+
+    A row with more or fewer fields than the header is refused.
+    """
+    rows = _rows(raw, separator)
+    blank: list[int] = []
+    count = -1  # the header
+    try:
+        for row in rows:
+            if row and len(row) != width:
+                fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
+                raise InputError(
+                    f"{file}, line {rows.line_num}: {fields} where the header has {width}; "
+                    "mend that line (a value that contains the separator needs quotes around it)."
+                )
+            if not row:
+                blank.append(count)
+            if row or count >= 0:
+                count += 1
+    except csv.Error as error:
+        raise InputError(f"{file}, line {rows.line_num}: {sentence(error)} Is a quotation mark left open?") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text (after line {rows.line_num}); save it as CSV in UTF-8.") from error
+    return max(count, 0), blank
+
+
+def _typed(pl: Any, column: polars.Series, as_written: bool) -> polars.Series:
+    """A text column whose values are numbers or booleans but for blanks around them, or nan, as what it means.
+
+    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables.
+    """
+    if column.dtype != pl.String:
+        return column
+    text = column.str.strip_chars()
+    text = text.set(text.is_in(_MISSING), None)
+    if text.null_count() == len(text):
+        return text
+    number = text.cast(pl.Float64, strict=False)
+    if not as_written and number.null_count() == text.null_count():
+        return number
+    truth = text.str.to_lowercase()
+    if truth.drop_nulls().is_in(["true", "false"]).all():
+        return truth == "true"
+    return text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1") if as_written else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
