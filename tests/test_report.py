@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 
 import twosample
 from browser import DESKTOP, PHONE, Browser
-from twosample import cli, report, views
+from twosample import cli, comparison_report, report, views
+from twosample.comparison_report import render_comparison
 from twosample.errors import InputError, MissingDependency
 from twosample.report import render
 
@@ -72,8 +73,16 @@ def images():
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory, nasty, plane, images) -> dict[str, Path]:
-    """The three pages."""
+def compared(tables):
+    """A reference against samples with nasty names: one like it, two unlike it."""
+    reference, other = tables
+    samples = {NASTY[0]: reference[80:], "shifted & more": other, NASTY[4]: other[:50]}
+    return twosample.compare(reference[:80], samples, "mmd-median", permutations=199, rng=0)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, nasty, plane, images, compared) -> dict[str, Path]:
+    """The pages."""
     folder = tmp_path_factory.mktemp("pages")
     facts = {"Command": "twosample test '</code><script>alert(3)</script>' b.csv", "Seed": 0}
     names = ("<i>last</i>.csv", "this 'month' & \"next\".csv")
@@ -81,6 +90,7 @@ def written(tmp_path_factory, nasty, plane, images) -> dict[str, Path]:
         "table": nasty.report(folder / "table.html", names=names, facts=facts, rng=0),
         "plane": plane.report(folder / "plane.html", rng=0),
         "images": images.report(folder / "images.html", rng=0),
+        "comparison": compared.report(folder / "comparison.html", reference=names[0], facts=facts, rng=0),
     }
 
 
@@ -110,10 +120,17 @@ class Elements(HTMLParser):
 # The file
 
 
-@pytest.mark.parametrize("which", ["table", "plane", "images"])
-def test_all_parts_are_there_in_their_order_and_nothing_is_fetched(written, which):
+PARTS = {
+    "table": SECTIONS,
+    "plane": SECTIONS,
+    "images": [name for name in SECTIONS if name != "columns"],
+    "comparison": ["verdict", "samples", "parts", "repeat"],
+}
+
+
+@pytest.mark.parametrize(("which", "wanted"), PARTS.items())
+def test_all_parts_are_there_in_their_order_and_nothing_is_fetched(written, which, wanted):
     page = written[which].read_text("utf-8")
-    wanted = [name for name in SECTIONS if name != "columns" or which != "images"]
     assert re.findall(r'<section id="(\w+)"', page) == wanted
     assert len(page.encode()) < 400_000
     elements = Elements(page)
@@ -248,7 +265,8 @@ def test_the_page_about_it_gives_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = doctest.testfile(str(ROOT / "docs" / "report.md"), module_relative=False)
     assert done.attempted > 8 and done.failed == 0
-    pictures = re.findall(r"\(images/(report-[\w-]+\.png)\)", (ROOT / "docs" / "report.md").read_text())
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("report.md", "comparing.md"))
+    pictures = re.findall(r"\(images/(report-[\w-]+\.png)\)", pages)
     assert sorted(pictures) == sorted(file.name for file in (ROOT / "docs" / "images").glob("report-*.png"))
     assert all((ROOT / "docs" / "images" / name).stat().st_size < 150_000 for name in pictures)
 
@@ -258,7 +276,8 @@ def test_the_wheel_holds_template_style_and_script(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = zipfile.ZipFile(wheel).namelist()
-    assert {f"twosample/report.{ending}" for ending in ("html.jinja", "css", "js")} <= set(held)
+    parts = [file.name for file in (ROOT / "src" / "twosample").glob("*.*") if file.suffix in (".jinja", ".css", ".js")]
+    assert len(parts) == 6 and {f"twosample/{name}" for name in parts} <= set(held)
 
 
 def luminance(colour: str) -> float:
@@ -351,13 +370,13 @@ def opened(browser, written):
 VISIBLE = "element => element.getClientRects().length > 0"
 
 
-@pytest.mark.parametrize("which", ["table", "plane", "images"])
+@pytest.mark.parametrize("which", PARTS)
 @pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)])
 def test_the_page_is_quiet_asks_for_nothing_and_fits(opened, written, which, size, dark):
     page = opened(which, size, dark=dark)
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
     shown = page.evaluate(f"[...document.querySelectorAll('section')].filter({VISIBLE}).length")
-    assert shown == (6 if which == "images" else 7)
+    assert shown == len(PARTS[which])
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     nameless = "[...document.querySelectorAll('svg, img, [role=region]')].filter(e => !(e.ariaLabel || e.alt)).length"
@@ -474,7 +493,7 @@ def test_without_scripts_the_page_is_complete(opened, which):
     page.send("Emulation.setScriptExecutionDisabled", value=False)  # for the questions; the page's own has not run
     assert page.evaluate("document.documentElement.className") == ""
     visible = f"(selector => [...document.querySelectorAll(selector)].filter({VISIBLE}).length)"
-    assert page.evaluate(f"{visible}('section')") == (6 if which == "images" else 7)
+    assert page.evaluate(f"{visible}('section')") == len(PARTS[which])
     assert page.evaluate(f"{visible}('h1')") == 1
     assert page.evaluate(f"{visible}('button, input')") == 0
     assert page.evaluate(f"{visible}('figure svg')") == page.evaluate("document.querySelectorAll('figure svg').length")
@@ -502,3 +521,84 @@ def test_results_without_their_parts_still_have_a_page(nasty):
     bare = dataclasses.replace(nasty, fitted=None, samples=None, calibrated=None)
     page = render(bare, rng=0)
     assert "The samples differ" in page and "does not hold its fitted test and samples" in page
+
+
+# The page of a comparison
+
+
+def test_names_of_samples_are_text_and_every_sample_has_its_part(written, compared):
+    elements = Elements(written["comparison"].read_text("utf-8"))
+    assert elements.names.count("script") == 2 and elements.names.count("img") == 0
+    assert elements.names.count("details") == 3 and elements.names.count("tr") == 4 + 3 * 10
+    for name in (*compared, "<i>last</i>.csv", "<b>bold</b>"):
+        assert name in elements.text
+    linked = [attributes["href"] for attributes in elements.attributes if "#sample-" in (attributes.get("href") or "")]
+    assert linked == [f"#{a['id']}" for a in elements.attributes if (a.get("id") or "").startswith("sample-")]
+
+
+def test_the_page_says_what_the_comparison_says(written, compared):
+    page = written["comparison"].read_text("utf-8")
+    assert re.search(r'<h1 class="differ" data-level="0.05">2 of 3 samples differ from the reference</h1>', page)
+    rows = re.findall(r'<tr data-adjusted="([^"]+)".*?</tr>', page[page.index('id="table"') :], re.DOTALL)
+    assert [float(adjusted) for adjusted in rows[:3]] == list(compared.adjusted.values())
+    assert len(page.encode()) < 3_000_000 / 20
+
+
+def test_another_level_changes_verdict_table_and_dots(opened, compared):
+    page = opened("comparison")
+    title = f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
+    outcomes = "[...document.querySelectorAll('#table tbody tr')].map(row => row.cells[2].innerText)"
+    dots = "[...document.querySelectorAll('.distance')].map(dot => dot.classList.contains('differs'))"
+    assert page.evaluate(outcomes) == ["no difference found", "differs", "differs"]
+    assert page.evaluate(dots) == [False, True, True]
+    choose(page, 0.005)  # 3 samples, 199 permutations: no adjusted p is below 0.015
+    assert page.evaluate(title) == ["None of 3 samples is found to differ from the reference"]
+    assert page.evaluate(outcomes) == ["no difference found"] * 3 and page.evaluate(dots) == [False] * 3
+    choose(page, 0.05)
+    column = "[...document.querySelectorAll('#table tbody tr')].map(row => Number(row.cells[3].dataset.value))"
+    page.evaluate("document.querySelectorAll('#table thead button')[3].click()")
+    assert page.evaluate(column) == sorted(result.effect.mmd for result in compared.values())
+
+
+def test_parts_unfold_by_link_by_key_and_on_paper(opened):
+    page = opened("comparison", PHONE)
+    unfolded = "[...document.querySelectorAll('details')].map(part => part.open)"
+    assert page.evaluate(unfolded) == [False] * 3
+    page.evaluate("document.querySelectorAll('#table tbody a')[1].click()")
+    page.evaluate("new Promise(done => setTimeout(done, 50))")
+    assert page.evaluate(unfolded) == [False, True, False]
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+    page.evaluate("document.querySelector('summary').focus()")
+    page.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r")
+    assert page.evaluate(unfolded) == [True, True, False]
+    paper = base64.b64decode(page.send("Page.printToPDF", printBackground=True)["data"])
+    assert paper.startswith(b"%PDF") and page.evaluate(unfolded) == [True] * 3
+    assert page.complaints() == []
+
+
+def test_a_folded_part_is_on_paper_without_scripts(opened):
+    page = opened("comparison", scripts=False)
+    page.send("Emulation.setEmulatedMedia", media="print")
+    page.send("Emulation.setScriptExecutionDisabled", value=False)
+    hidden = "[...document.querySelectorAll('details svg')].filter(e => !e.checkVisibility()).length"
+    assert page.evaluate(hidden) == 0 < page.evaluate("document.querySelectorAll('details svg').length")
+
+
+def test_images_and_many_samples_have_a_small_page(monkeypatch):
+    monkeypatch.setattr(comparison_report, "_MOST_PARTS", 4)
+    rng = np.random.default_rng(0)
+    samples = {f"day {k}": rng.integers(20 * k, 256, (20, 8, 8), dtype=np.uint8) for k in range(6)}
+    found = twosample.compare(rng.integers(0, 256, (20, 8, 8), dtype=np.uint8), samples, "mmd-median", rng=0)
+    elements = Elements(page := render_comparison(found, rng=0))
+    assert elements.names.count("details") == 4 and "2 more samples, with the largest p-values" in page
+    assert elements.names.count("img") == 4 * 16
+    assert 'href="#sample-1"' not in page and 'href="#sample-6"' in page
+
+
+@pytest.mark.parametrize("correction", ["holm", "bh", "by", "none"])
+def test_the_page_of_a_comparison_says_what_its_correction_promises(correction):
+    X, Y = SMALL
+    found = twosample.compare(X, {"a": X[:40], "b": Y}, twosample.me(steps=5), correction=correction, rng=0)
+    page = render_comparison(found, rng=0)
+    assert comparison_report._PROMISES[correction].split("{")[0].replace("'", "&#39;") in page
+    assert "statistic from the reference" in page and "with the interval that holds it" not in page
