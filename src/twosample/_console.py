@@ -41,7 +41,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = "there is no verdi
         except KeyboardInterrupt as error:
             say("interrupted", interrupted)
             raise typer.Exit(130) from error
-        except MemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "allocate" not in str(error):  # how torch says it
+                raise
             say("error", "there is not enough memory for samples of this size.")
             raise typer.Exit(2) from error
         except OSError as error:

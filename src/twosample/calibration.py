@@ -24,6 +24,8 @@ from .samples import Samples
 from .statistics import MMD, Bins, Prepared, Statistic
 from .streams import EmbeddedSamples
 
+_MOST_PERMUTATIONS = 10_000_000  # more would take hours, or memory that nobody has
+
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
@@ -380,6 +382,10 @@ def _check_counts(part: object, *names: str) -> None:
         value = getattr(part, name)
         if not isinstance(value, Integral) or value < 1:
             raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+        if name == "permutations" and int(value) > _MOST_PERMUTATIONS:
+            raise InputError(
+                f"permutations is {int(value):,}; at most {_MOST_PERMUTATIONS:,} are made, and 999 are usual."
+            )
 
 
 def _check_finite(values: Tensor) -> None:

@@ -424,6 +424,8 @@ def _permutations(
     if asked is None and not isinstance(test.calibration, Permutation | PairSwap):
         return None
     least = growth(correction, count) / alpha - 1
+    if least > 1e7:
+        raise InputError(f"alpha is {alpha:g}, which takes more permutations than can be made; choose a larger one.")
     if asked is None and isinstance(test.calibration, Permutation | PairSwap):
         own = test.calibration.permutations
         return own if own >= least else math.ceil(_SPARE * (least + 1) - 1e-6) - 1

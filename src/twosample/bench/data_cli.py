@@ -47,11 +47,11 @@ def show(folder: Folder = None) -> None:
       twosample bench data list
     """
     with sentences():
-        for name, what in _DRAWN.items():
-            typer.echo(f"{name}: {what}\n  here    drawn from its definition")
+        lines = [f"{name}: {what}\n  here    drawn from its definition" for name, what in _DRAWN.items()]
         for source in SOURCES.values():
-            typer.echo(f"{source.name}: {source.what}\n  here    {_where(source, folder)}")
-            typer.echo(f"  source  {source.origin}; licence: {source.licence}")
+            lines.append(f"{source.name}: {source.what}\n  here    {_where(source, folder)}")
+            lines.append(f"  source  {source.origin}; licence: {source.licence}")
+        typer.echo("\n".join(lines))
 
 
 def _where(source: Source, folder: str | None) -> str:
