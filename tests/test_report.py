@@ -203,6 +203,20 @@ def test_the_fingerprint_is_that_of_the_points():
     assert len({views.fingerprint(p) for p in (points, points.double(), points.view(3, 2), points + 1e-6)}) == 4
 
 
+def test_few_whole_numbers_are_shown_one_by_one_and_others_as_densities():
+    rng = np.random.default_rng(6)
+    X, Y = (
+        pl.DataFrame({"items": rng.poisson(2, rows).clip(0, 5), "year": rng.integers(2020, 2024, rows), "size": size})
+        for rows, size in ((90, rng.normal(size=90)), (70, rng.normal(size=70).round(1)))
+    )
+    result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
+    items, year, size = (views.marginal_of(result, name) for name in ("items", "year", "size"))
+    assert items.at == ("0", "1", "2", "3", "4", "5") and year.at == ("2020", "2021", "2022", "2023")
+    assert items.x == pytest.approx([(X["items"] == k).mean() for k in range(6)])
+    assert year.y.sum() == pytest.approx(1) and not isinstance(size.at, tuple)
+    assert "Shares of the levels of items in X and in Y: 0 " in render(result, rng=0)
+
+
 SMALL = np.random.default_rng(5).normal(size=(2, 90, 3)) + np.array([0.0, 0.8])[:, None, None]
 
 

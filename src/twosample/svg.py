@@ -258,18 +258,17 @@ def power_chart(curves: Mapping[float, PowerCurve], alpha: float, wanted: float,
 
 
 def distance_chart(distances: Sequence[Distance], title: str, alpha: float) -> Drawn:
-    """How far each sample is from the reference: a dot and its interval, filled where the sample differs."""
+    """How far each sample is from the reference: its name, a dot and its interval, filled where the sample differs."""
     ends = [value for d in distances for value in (d.value, *(d.ends or ()))]
-    high, line = max(0.0, *ends), 24.0
-    panel = Panel.of(
-        (min(0.0, *ends), high + 0.02 * high), (0, 1), height=line * len(distances) + 52, left=150, right=10, top=4
-    )
-    parts = [element("line", x1=float(panel.x(0)), x2=float(panel.x(0)), y1=4.0, y2=panel.y.start, class_="axis")]
+    high, line = max(0.0, *ends), 34.0
+    panel = Panel.of((min(0.0, *ends), 1.02 * high), (0, 1), height=line * len(distances) + 58, top=0)
+    zero = float(panel.x(0))
+    parts = [element("line", x1=zero, x2=zero, y1=0.0, y2=panel.y.start, class_="axis")]
     for place, distance in enumerate(distances):
-        middle = 4 + line * (place + 0.5)
+        middle = line * place + 25
         inside = [
             element("title", _about(distance)),
-            element("text", _short(distance.name, 16), x=140.0, y=middle + 4, text_anchor="end", class_="label"),
+            element("text", _short(distance.name, 50), x=panel.x.start + 4, y=middle - 11, class_="label"),
             element("line", x1=panel.x.start, x2=panel.x.end, y1=middle, y2=middle, class_="grid"),
         ]
         if distance.ends is not None:
@@ -325,8 +324,9 @@ def marginal_chart(marginal: Marginal) -> Drawn:
 
 
 def _share_chart(marginal: Marginal, most: int = 7) -> Drawn:
-    """Two bars for each level; the `most` common ones."""
+    """Two bars for each level; the `most` common ones of a category, all numbers in their order."""
     common = np.argsort(-(marginal.x + marginal.y), kind="stable")[:most]
+    common = np.arange(len(marginal.x)) if marginal.kind == "numeric" else common
     common = common[(marginal.x + marginal.y)[common] > 0]
     names, x, y = [str(marginal.at[k]) for k in common], marginal.x[common], marginal.y[common]
     height = 8 + 20 * len(names)

@@ -42,6 +42,7 @@ _MOST_BINS = 60
 _GRID = 81  # points along each axis of a field
 _CENTRES = 9
 _CURVE = 48  # points of a curve
+_MOST_COUNTS = 10  # whole numbers that are shown one by one
 
 
 # The null distribution.
@@ -206,7 +207,8 @@ class Marginal:
     name, kind
         As in the user's table.
     at
-        Where densities are given, in the user's units; the names of the levels of a category, or of a boolean.
+        Where densities are given, in the user's units; the levels of a category or of a boolean, or whole numbers, if
+        there are few, as texts.
     x, y
         Densities at these points, or shares of these levels.
     """
@@ -228,10 +230,14 @@ def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
     shift, scale = fitted.scaling.shift[place], fitted.scaling.scale[place]
     x, y = ((points[:, place].cpu().double() * scale + shift).numpy() for points in (samples.x, samples.y))
     if column.kind == "numeric":
-        x, y = (_present(column, part) for part in (x, y))
-        at = _spread(np.concatenate([x, y])[:, 0])
-        width = _bandwidth(np.concatenate([x, y])[:, 0], at)
-        return Marginal(name, column.kind, at, _density(x[:, 0], at, width), _density(y[:, 0], at, width))
+        x, y = (_present(column, part)[:, 0] for part in (x, y))
+        pooled = np.concatenate([x, y])
+        if (counts := _few_whole_numbers(pooled)) is not None:
+            shares = [(np.rint(part)[:, None] == counts).mean(0) for part in (x, y)]
+            return Marginal(name, column.kind, tuple(f"{count:g}" for count in counts), *shares)
+        at = _spread(pooled)
+        width = _bandwidth(pooled, at)
+        return Marginal(name, column.kind, at, _density(x, at, width), _density(y, at, width))
     if column.kind == "boolean":
         gaps = [part[:, -1:] if column.missing else np.zeros((len(part), 0)) for part in (x, y)]
         values = [part[:, :1] * (1 - gap.sum(1, keepdims=True)) for part, gap in zip((x, y), gaps, strict=True)]
@@ -248,6 +254,14 @@ def _present(column: Column, values: Array) -> Array:
     """The rows of a column of numbers where it is not missing; all of them where it always is."""
     there = values[:, -1] < 0.5 if column.missing else np.ones(len(values), dtype=bool)
     return values[there] if there.any() else values
+
+
+def _few_whole_numbers(values: Array) -> Array | None:
+    """The values of a column that has few and only whole ones, which a density would smear; None for others."""
+    whole = np.rint(values) + 0.0  # never -0
+    found: Array = np.unique(whole)
+    rounded = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(np.abs(values).max())  # to single precision
+    return found if len(found) <= _MOST_COUNTS and np.abs(values - whole).max() <= rounded else None
 
 
 def _spread(values: Array) -> Array:
