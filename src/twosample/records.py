@@ -85,6 +85,7 @@ def read_query(file: Path, query: str | None, rules: Columns) -> Records:
                     f"{file} is a database with the tables {', '.join(tables) or '(none)'}; say what to test, as in "
                     f"'{file}::{first}' or '{file}::SELECT * FROM {first}'."
                 )
+            database.set_authorizer(_only_reading)
             known = query.strip() in tables
             cursor = database.execute(
                 f'SELECT * FROM "{query.strip().replace(chr(34), chr(34) * 2)}"' if known else query
@@ -104,6 +105,14 @@ def read_query(file: Path, query: str | None, rules: Columns) -> Records:
 
     columns = {name: _uniform([row[at] for row in rows], name, file, place, rules) for at, name in enumerate(names)}
     return Records(columns, place)
+
+
+_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+
+
+def _only_reading(action: int, *_: object) -> int:
+    """Whether a query may do this: even in a database that is read only, ATTACH and VACUUM INTO would make files."""
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
 def _uniform(values: list[Any], name: str, file: Path, place: Callable[[int], str], rules: Columns) -> list[Any]:
