@@ -82,6 +82,7 @@ def only_our_warnings() -> Iterator[None]:
 def outcome(door: Door, case: Case) -> str:
     """How a case ends: `accepted`, `refused`, or a fault with its kind as the first word."""
     for name, content in case.files.items():
+        Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_bytes(content)
     try:
         return door.judge(case)

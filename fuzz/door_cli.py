@@ -83,7 +83,7 @@ PLACES = [
 ]
 DEVICES = ["cpu", "auto", "cuda", "meta", "toaster", "", "cpu:7", "mps", "cuda:99", "CPU"]
 SCHEDULERS = ["", "tcp://", "tcp://127.0.0.1:1", "x", "tcp://127.0.0.1:99999", "http://127.0.0.1:1"]
-EXPERIMENTS = ["", "nothing", "../x", "blob-", "\0", "--", "é"]
+EXPERIMENTS = ["", "nothing", "../x", "blob-", "--", "é"]
 """None that exists, or it would run."""
 
 SAFE = {"list", "status", "table", "figure", "pages"}  # what of `bench` neither runs for hours nor downloads
@@ -123,7 +123,7 @@ class Door:
     def case(self, rng: Rng) -> Case:
         """A line for the shell, and a file that it may name."""
         made = self.reader.case(rng)
-        (bad,) = made.files
+        bad = made.data
         if rng.random() < 0.03:
             return Case(
                 "nonsense",
@@ -142,7 +142,7 @@ class Door:
         )
         words = self._words(path, bad, rng)
         where = "apart" if rng.random() < 0.006 and not any("\0" in word for word in words) else "here"
-        return Case(" ".join(path), dict(made.files) if bad in words else {}, (where, words))
+        return Case(" ".join(path), made.files if bad in words else {}, (where, words))
 
     def _words(self, path: tuple[str, ...], bad: str, rng: Rng) -> list[str]:
         """A command with operands and some of its options."""

@@ -156,6 +156,7 @@ def keep(door: str, seed: int, number: int, ended: str) -> None:
         case = opened(door).case(generator(door, seed, number))
         os.chdir(here)
     for name, content in case.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / "what.txt").write_text(f"{case.kind}\n{case.data!r}\n\n{ended}", errors="backslashreplace")
     print(

@@ -1,0 +1,164 @@
+"""The other readers: what a file says according to Python's own modules, NumPy, pyarrow and Pillow."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+from cases import check, check_sentence, only_our_warnings
+from PIL import Image, ImageOps
+
+from twosample.errors import InputError
+from twosample.files import npy_parts, parquet_parts
+from twosample.samples import as_samples
+
+MISSING = {"", "NA", "N/A", "null", "NULL"}
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file, as they were before they were compressed."""
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+def agrees_with_csv(found: pl.DataFrame, path: Path) -> None:
+    """Every cell is what Python's own reader has there."""
+    separator = "\t" if ".tsv" in path.name else ","
+    text = content_of(path).decode("utf-8-sig")
+    text = text if "\n" in text else text.replace("\r", "\n")  # as old Macs end lines
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    header, *body = (row for row in rows if row)
+    check(found.columns == [name.strip() for name in header], f"columns {found.columns}, not {header}")
+    if len(header) == 1:  # a blank line may be a row whose value is missing
+        check(len(body) <= found.height <= len(rows), f"{found.height} rows, not {len(body)}")
+        return
+    check(found.height == len(body), f"{found.height} rows, not {len(body)}")
+    for column, name in enumerate(found.columns):
+        for number, (value, row) in enumerate(zip(found[name].to_list(), body, strict=True)):
+            check(len(row) == len(header), f"row {number} has {len(row)} fields")
+            check(same(value, row[column]), f"row {number}, column {name!r}: {value!r}, not {row[column]!r}")
+
+
+def same(value: Any, cell: str) -> bool:
+    """Whether a value is one that a cell stands for."""
+    text = cell.strip()
+    if value is None:
+        return text in MISSING
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    if isinstance(value, int):
+        return int(text) == value
+    if isinstance(value, float):
+        return equal(value, float(text))
+    return text == value if isinstance(value, str) else True  # a date, whose forms are polars' own
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same, as nan is to nan."""
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def agrees_with_json(found: pl.DataFrame, path: Path) -> None:
+    """Every value is what Python's own reader has there."""
+    rows = [json.loads(line) for line in io.BytesIO(content_of(path)) if line.strip()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    check(found.columns == names, f"columns {found.columns}, not {names}")
+    check_rows(found, [[row.get(name) for name in names] for row in rows])
+
+
+def agrees_with_sqlite(found: pl.DataFrame, path: Path, query: str) -> None:
+    """Every value is what SQLite gives."""
+    with sqlite3.connect(path) as database:
+        rows = database.execute(f"SELECT * FROM {query}" if " " not in query else query).fetchall()
+    check_rows(found, [list(row) for row in rows])
+
+
+def check_rows(found: pl.DataFrame, rows: list[list[Any]]) -> None:
+    """The rows of a table are these; whole numbers may have become floats."""
+    check(found.height == len(rows), f"{found.height} rows, not {len(rows)}")
+    for number, (one, other) in enumerate(zip(found.rows(), rows, strict=True)):
+        for value, expected in zip(one, other, strict=True):
+            as_float = isinstance(value, float) and type(expected) is int
+            right = equal(value, float(expected) if as_float else expected)
+            check(right, f"row {number}: {value!r}, not {expected!r}")
+
+
+def agrees_with_pyarrow(found: pl.DataFrame, path: Path) -> None:
+    """The same numbers, where pyarrow can read it too; and in parts as in one piece."""
+    if path.suffix == ".parquet":
+        parts = [part.read() for part in parquet_parts(path)]
+        check(not parts or pl.concat(parts).equals(found, null_equal=True), "in parts it is something else")
+    try:
+        other = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else read_arrow(path)
+        other.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, TypeError):
+        return  # it is stricter: it knows checks of text and of offsets that polars does not make
+    check(found.columns == other.column_names, f"columns {found.columns}, not {other.column_names}")
+    for name in found.columns:
+        ours, theirs = found[name].to_list(), other.column(name).to_pylist()
+        check(repr(ours) == repr(theirs), f"column {name!r}: {ours!r}, not {theirs!r}"[:500])
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """The table in an Arrow file, of either format."""
+    if path.read_bytes()[:6] == b"ARROW1":
+        return pa.ipc.open_file(path).read_all()
+    return pa.ipc.open_stream(path.read_bytes()).read_all()
+
+
+def agrees_with_numpy(found: np.ndarray, path: Path) -> None:
+    """The same array as by `numpy.load`; an NPY file in parts as in one piece."""
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            check(_alike(found, archive[archive.files[0]]), "another array")
+        return
+    check(_alike(found, np.load(path, allow_pickle=False)), "another array")
+    if not found.ndim or not found.nbytes:
+        return
+    try:
+        parts = npy_parts(path)
+    except InputError as error:
+        check_sentence(str(error), path.name)
+        return
+    whole = np.concatenate([part.read() for part in parts]).astype(found.dtype)  # in the order of bytes of the file
+    check(_alike(found, whole), "in parts it is something else")
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def agrees_with_pillow(found: np.ndarray, folder: Path) -> None:
+    """The pixels that Pillow shows, one picture after the other."""
+    files = sorted(file for file in folder.iterdir() if file.suffix == ".png")
+    check(len(found) == len(files), f"{len(found)} pictures of {len(files)}")
+    for pixels, file in zip(found, files, strict=True):
+        with Image.open(file) as picture:
+            mode = "L" if pixels.ndim == 2 else {3: "RGB", 4: "RGBA"}[pixels.shape[2]]
+            shown = np.asarray(ImageOps.exif_transpose(picture).convert(mode))
+        check(np.array_equal(pixels, shown), f"{file.name} has other pixels")
+
+
+def check_samples(found: Any) -> None:
+    """What was read can be tested, or there is a sentence."""
+    try:
+        with only_our_warnings():
+            samples = as_samples(found, found)
+    except InputError as error:
+        check_sentence(str(error))
+        return
+    check(len(samples.x) == len(found), "rows were lost")
+    check(bool(samples.x.isfinite().all()), "values that are not finite")
