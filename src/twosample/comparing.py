@@ -450,9 +450,12 @@ def _seeds(names: Mapping[str, Any], rng: RNGLike | None) -> dict[str, int]:
 
 
 def _about(name: str, message: object) -> str:
-    """A message about one sample, which tells what X and Y are if it speaks of them."""
-    where = f" (X is the reference, Y is {name}.)" if re.search(r"\b[XY]\b", str(message)) else ""
-    return f"{name}: {message}{where}"
+    """A message that says which sample it is about, and what X and Y are if it speaks of them."""
+    text = str(message)
+    if re.search(r"\b[XY]\b", text):
+        return f"{name}: {text} (X is the reference, Y is {name}.)"
+    # Of samples from files it may name the file itself; a name that is a word may stand in any sentence.
+    return text if name in text and not name.isalnum() else f"{name}: {text}"
 
 
 @contextmanager
