@@ -29,8 +29,13 @@ try:
 except ImportError:  # main() says what to install; annotations are not evaluated before that
     typer = None  # type: ignore[assignment]
 else:  # what several commands take
+    from .cli_files import By, Drop, Keep, Missing, Resize, Types, columns_from, reading_from
+
     A = Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")]
-    B = Annotated[str, typer.Argument(metavar="B", help="The file with the other; it may have more or fewer rows.")]
+    B = Annotated[
+        str | None,
+        typer.Argument(metavar="B", help="The file with the other; none if --by finds both in A.", show_default=False),
+    ]
     Method = Annotated[
         str, typer.Option(metavar="NAME", help="How to test: 'auto', or a name that 'twosample methods' lists.")
     ]
@@ -53,7 +58,7 @@ else:  # what several commands take
     ]
     InParts = Annotated[
         bool,
-        typer.Option("--stream", help="Read NPY and Parquet files in parts; by default those that fill the memory."),
+        typer.Option("--stream", help="Read files in parts; by default those that fill the memory."),
     ]
     Explain = Annotated[bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")]
     Report = Annotated[
@@ -65,6 +70,7 @@ else:  # what several commands take
     Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
 
 if TYPE_CHECKING:
+    from .opening import Reading
     from .result import TwoSampleResult
 
 
@@ -118,7 +124,7 @@ def options(
 def run(
     context: typer.Context,
     a: A,
-    b: B,
+    b: B = None,
     method: Method = "mmd-d",
     alpha: Alpha = 0.05,
     permutations: Permutations = None,
@@ -130,13 +136,23 @@ def run(
     quiet: Quiet = False,
     explain: Explain = False,
     report: Report = None,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
     """Test whether two samples differ.
 
-    The files are tables (CSV, TSV, Parquet, Arrow or Feather), whose columns are matched by name, or arrays
-    (NPY or NPZ; data.npz::images picks one array of several).
+    The files are tables (CSV, TSV, JSON lines, each also with .gz; Parquet, Arrow or Feather), whose columns are
+    matched by name; arrays (NPY or NPZ; data.npz::images picks one array of several); folders of PNG or JPEG files of
+    one size; or what a SQLite database gives for a table or a query (shop.db::orders, shop.db::SELECT ...).
+
+    Nothing is guessed about missing values, dates and text: without --missing, --type or --drop they are errors that
+    name file, line and column.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
 
@@ -147,11 +163,15 @@ def run(
       twosample test yesterday.parquet today.parquet --quiet --fail-on-reject
       twosample test yesterday.parquet today.parquet --explain
       twosample test reference.csv today.csv --report drift.html
+      twosample test all.csv --by group=control,treated --missing drop
+      twosample test reference.csv today.csv --drop id --type zip=category
+      twosample test photos/ generated/ --resize 64x64
     """
-    with _sentences(a, b):
-        in_parts = _in_parts(stream, explain, report)
+    with _sentences(a, b or a):
+        columns = columns_from(keep, drop, types, missing)
+        reading = reading_from(columns, by, resize, _in_parts(stream, explain, report), progress=_progress(quiet))
         result, facts = _tested(
-            a, b, method, alpha, permutations, train_fraction, seed, device, quiet, scheduler, in_parts
+            a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading, scheduler
         )
         _show(result, facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
@@ -160,16 +180,22 @@ def run(
 
 def fit(
     a: A,
-    b: B,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep it, such as kernel.safetensors.")
     ],
+    b: B = None,
     method: Method = "mmd-d",
     permutations: Permutations = None,
     seed: Seed = None,
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
     stream: InParts = False,
 ) -> None:
     """Learn a test from two samples and keep it in a file.
@@ -178,26 +204,30 @@ def fit(
     you like, without learning again. Rows that were learned from must not be tested: they would seem to differ more
     than others do.
 
-    The file is in the safetensors format, which runs no code when it is read.
+    What --columns, --drop, --type and --missing say is kept in the file, and 'twosample apply' treats other rows
+    alike. The file is in the safetensors format, which runs no code when it is read.
 
     \b
     Examples:
       twosample fit last_year.csv this_year.csv -o kernel.safetensors
       twosample fit real.npy generated.npy -o kernel.safetensors --seed 0
     """
-    with _sentences(a, b, interrupted=f"{output} was not written."):
+    with _sentences(a, b or a, interrupted=f"{output} was not written."):
         seed = _seed(seed)
         from .api import resolve
         from .methods import choose
+        from .opening import name_of, open_pair
         from .saving import writable
-        from .streams import known_rows, open_file
+        from .streams import known_rows
 
         writable(output)  # or all that is learned would be for nothing
-        X, Y = (open_file(file, stream=stream or None) for file in (a, b))
+        columns = columns_from(keep, drop, types, missing)
+        X, Y = open_pair(a, b, reading_from(columns, by, resize, stream or None, progress=_progress(quiet)))
         name = choose(known_rows(X), known_rows(Y))[0] if method == "auto" else method
         test = resolve(name, permutations=permutations)
-        fitted = test.fit(X, Y, rng=seed, device=device, progress=_progress(quiet))
-        facts = {"files": [a, b], "rows": [len(X), len(Y)], "method": name, "seed": seed}
+        fitted = test.fit(X, Y, rng=seed, device=device, progress=_progress(quiet), columns=columns)
+        facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "method": name, "seed": seed}
+        facts |= {"dropped": list(fitted.dropped)}
         fitted.save(output, notes=facts)
         log = fitted.training
         if as_json:
@@ -216,7 +246,7 @@ def apply(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")],
     a: A,
-    b: B,
+    b: B = None,
     alpha: Alpha = 0.05,
     permutations: Permutations = None,
     seed: Seed = None,
@@ -226,13 +256,16 @@ def apply(
     quiet: Quiet = False,
     explain: Explain = False,
     report: Report = None,
+    by: By = None,
+    resize: Resize = None,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
     """Test whether two samples differ, with a test from a file.
 
     The test is one that 'twosample fit' has learned from other rows: all rows of A and B are tested, and none is
-    learned from. The columns must be those that it was fitted on.
+    learned from. The columns must be those that it was fitted on, and what was said of them then holds here: there
+    are no options for columns and missing values.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
 
@@ -241,7 +274,7 @@ def apply(
       twosample apply kernel.safetensors monday.csv tuesday.csv
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
-    with _sentences(a, b):
+    with _sentences(a, b or a):
         in_parts = _in_parts(stream, explain, report)
         from .api import resolve
         from .saving import read
@@ -249,7 +282,8 @@ def apply(
         fitted, provenance = read(kernel, device=device)
         spec = resolve(fitted.spec, permutations=permutations)
         test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=_progress(quiet))
-        result, facts = _on_files(a, b, test, alpha, seed, scheduler, in_parts)
+        reading = reading_from(fitted.schema.rules, by, resize, in_parts, progress=_progress(quiet))
+        result, facts = _on_files(a, b, test, alpha, seed, scheduler, reading)
         _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)
@@ -257,7 +291,7 @@ def apply(
 
 def plan(
     a: A,
-    b: B,
+    b: B = None,
     power: Annotated[
         float, typer.Option(metavar="CHANCE", help="How often a test should find the difference that is there.")
     ] = 0.9,
@@ -269,6 +303,12 @@ def plan(
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
 ) -> None:
     """Say how many rows a test needs.
 
@@ -285,10 +325,12 @@ def plan(
       twosample plan reference.csv today.csv
       twosample plan reference.csv today.csv --power 0.8 --method mmd-o
     """
-    with _sentences(a, b):
+    with _sentences(a, b or a):
         if not 0 < power < 1:
             raise InputError(f"--power is {power:g}; it must lie between 0 and 1, such as 0.9.")
-        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet)
+        columns = columns_from(keep, drop, types, missing)
+        reading = reading_from(columns, by, resize, False, progress=_progress(quiet))
+        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading)
         if (problem := _too_few(result, alpha)) is not None:
             raise InputError(problem)
         from .power import predict_power
@@ -340,7 +382,7 @@ def methods() -> None:
 
 def _tested(
     a: str,
-    b: str,
+    b: str | None,
     method: str,
     alpha: float,
     permutations: int | None,
@@ -348,8 +390,8 @@ def _tested(
     seed: int | None,
     device: str,
     quiet: bool,
+    reading: Reading,
     scheduler: str | None = None,
-    stream: bool | None = False,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and what it was asked."""
     from .api import two_sample_test
@@ -361,30 +403,32 @@ def _tested(
         train_fraction=train_fraction,
         device=device,
         progress=_progress(quiet),
+        columns=reading.rules,
     )
-    return _on_files(a, b, test, alpha, seed, scheduler, stream)
+    return _on_files(a, b, test, alpha, seed, scheduler, reading)
 
 
 def _on_files(
     a: str,
-    b: str,
+    b: str | None,
     test: Callable[..., TwoSampleResult],
     alpha: float,
     seed: int | None,
     scheduler: str | None,
-    stream: bool | None,
+    reading: Reading,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """What `test` gives for two files, and what it was asked."""
     if not 0 < alpha < 1:
         raise InputError(f"--alpha is {alpha:g}; it must lie between 0 and 1, such as 0.05.")
     seed = _seed(seed)
     from .cluster import connected
-    from .streams import open_file
+    from .opening import name_of, open_pair
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
-        X, Y = open_file(a, stream=stream), open_file(b, stream=stream)
+        X, Y = open_pair(a, b, reading)
         result = test(X, Y, rng=seed, client=client)
-    return result, {"files": [a, b], "rows": [len(X), len(Y)], "method": result.method, "alpha": alpha, "seed": seed}
+    facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "dropped": list(result.dropped)}
+    return result, facts | {"method": result.method, "alpha": alpha, "seed": seed}
 
 
 def _seed(seed: int | None) -> int:
@@ -454,7 +498,9 @@ def _command(context: typer.Context, seed: int) -> str:
     for parameter in context.command.params:
         value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
         if parameter.param_type_name == "argument":
-            words += map(str, value) if isinstance(value, list) else [str(value)]
+            words += map(str, value) if isinstance(value, list) else [] if value is None else [str(value)]
+        elif isinstance(value, list | tuple):
+            words += [word for each in value for word in (parameter.opts[0], str(each))]
         elif value is True:
             words.append(parameter.opts[0])
         elif value not in (None, False, parameter.default):
@@ -520,7 +566,10 @@ def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
 
 def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Where the samples come from, and the test if it comes from a file."""
-    files = {name: f"{file}, {rows} rows" for name, file, rows in zip("XY", facts["files"], facts["rows"], strict=True)}
+    files = {
+        name: f"{file}, {rows} rows" + (f", {dropped} of them left out for missing values" if dropped else "")
+        for name, file, rows, dropped in zip("XY", facts["files"], facts["rows"], facts["dropped"], strict=True)
+    }
     if "kernel" not in facts:
         return files
     return {"kernel": f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"} | files
@@ -535,10 +584,10 @@ def _too_few(result: TwoSampleResult, alpha: float) -> str | None:
     count = len(result.null_distribution)
     if count == 0 or 1 / (count + 1) <= alpha:  # none where a law takes their place
         return None
-    return (
-        f"with {count} shuffles p is at least {1 / (count + 1):.2g}, so nothing can be found at alpha = {alpha:g}; "
-        f"use --permutations {math.ceil(1 / alpha) - 1} or more, or larger samples."
-    )
+    few = f"with {count} shuffles p is at least {1 / (count + 1):.2g}, so nothing can be found at alpha = {alpha:g}"
+    if alpha < 1e-7:
+        return f"{few}; choose a larger one."
+    return f"{few}; use --permutations {math.ceil(1 / alpha) - 1} or more, or larger samples."
 
 
 def _finite(value: Any) -> Any:

@@ -30,10 +30,12 @@ from .cli import (
     _progress,
     _seed,
 )
+from .cli_files import Drop, Keep, Missing, Resize, Types, columns_from, reading_from
 from .errors import InputError
 
 if TYPE_CHECKING:
     from .comparing import Comparison
+    from .opening import Reading
 
 Reference = Annotated[str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")]
 Files = Annotated[list[str], typer.Argument(metavar="A B C ...", help="The files with the samples to compare with it.")]
@@ -62,6 +64,11 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
     report: Report = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -78,14 +85,15 @@ def run(
     Examples:
       twosample compare reference.csv monday.csv tuesday.csv wednesday.csv
       twosample compare reference.csv days/*.csv --correction bh --quiet
-      twosample compare reference.csv days/*.csv --report week.html
+      twosample compare reference.csv days/*.csv --report week.html --drop id
     """
     with sentences():
-        in_parts, seed = _in_parts(stream, False, report), _seed(seed)
+        seed, columns = _seed(seed), columns_from(keep, drop, types, missing)
+        reading = reading_from(columns, None, resize, _in_parts(stream, False, report), progress=_progress(quiet))
         comparison = _compared(
             reference,
             files,
-            in_parts,
+            reading,
             scheduler,
             method=method,
             correction=correction,
@@ -115,17 +123,16 @@ def run(
         raise typer.Exit(1)
 
 
-def _compared(
-    reference: str, files: list[str], in_parts: bool | None, scheduler: str | None, **options: Any
-) -> Comparison:
+def _compared(reference: str, files: list[str], reading: Reading, scheduler: str | None, **options: Any) -> Comparison:
     """What `compare` gives for files; after an interrupt that of the files that are done, if any are."""
     from .cluster import connected
     from .comparing import ComparisonInterrupted, compare
-    from .streams import open_file
+    from .opening import open_file
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
         try:
-            return compare(open_file(reference, stream=in_parts), _Files(files, in_parts), client=client, **options)
+            X, samples = open_file(reference, reading=reading), _Files(files, reading)
+            return compare(X, samples, client=client, columns=reading.rules, **options)
         except ComparisonInterrupted as interrupted:
             if not interrupted.comparison:
                 raise
@@ -135,16 +142,16 @@ def _compared(
 class _Files(Mapping[str, Any]):
     """The samples by the names of their files; each is read when it is asked for."""
 
-    def __init__(self, files: list[str], in_parts: bool | None) -> None:
+    def __init__(self, files: list[str], reading: Reading) -> None:
         twice = next((file for file in files if files.count(file) > 1), None)
         if twice is not None:
             raise InputError(f"{twice} is given more than once; leave out one of them.")
-        self._files, self._in_parts = files, in_parts
+        self._files, self._reading = files, reading
 
     def __getitem__(self, file: str) -> Any:
-        from .streams import open_file
+        from .opening import open_file
 
-        return open_file(file, stream=self._in_parts)
+        return open_file(file, reading=self._reading)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

@@ -220,7 +220,7 @@ class NpyRows:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Rows `start` ... `start + rows - 1` of a Parquet file."""
+    """Rows `start` ... `start + rows - 1` of a Parquet or Arrow file."""
 
     path: Path
     start: int
@@ -251,7 +251,7 @@ def npy_parts(path: str | Path) -> list[NpyRows]:
 
 
 def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> list[ParquetRows]:
-    """A Parquet file in parts of some million numbers at most; of its columns those that are named, or all."""
+    """A Parquet or Arrow file in parts of some million numbers at most; of its columns those that are named, or all."""
     file = Path(path)
     chosen = None if columns is None else tuple(columns)
     with opened(file), told_about(file), unheard:
@@ -276,7 +276,14 @@ def _mapped(file: Path) -> npt.NDArray[Any]:
 
 
 def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
-    lazy = polars_for(file).scan_parquet(file, glob=False, hive_partitioning=False)
+    pl = polars_for(file)
+    if ending_of(file) in (".parquet", ".pq"):
+        lazy = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+    else:
+        with opened(file) as stream:
+            if stream.peek(6)[:6] != b"ARROW1":
+                raise InputError(f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet.")
+        lazy = pl.scan_ipc(file, glob=False, hive_partitioning=False)
     return lazy if columns is None else lazy.select(columns)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import tempfile
 import weakref
 import zlib
@@ -30,7 +29,7 @@ from ._progress import bar
 from .cluster import Workers
 from .columns import Columns
 from .errors import InputError
-from .files import NpyRows, ParquetRows, Table, npy_parts, parquet_parts, read
+from .files import NpyRows, ParquetRows, npy_parts, parquet_parts
 from .reading import AS_FOUND, Origin, Source, as_narwhals
 from .reading import Table as ReadTable
 from .reading import read as read_data
@@ -91,7 +90,7 @@ class Stream:
 
     @classmethod
     def parquet(cls, paths: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None) -> Stream:
-        """The rows of one or several Parquet files, of all columns or of those that are named. It takes polars."""
+        """The rows of Parquet or Arrow files, of all columns or of those that are named. It takes polars."""
         return cls(part for path in _listed(paths) for part in parquet_parts(path, columns))
 
     @classmethod
@@ -687,8 +686,8 @@ def _parts_there(
         rows = part.rows or 0
         tested = places[row : row + rows] >= 0
         mark = None
-        if not tested.all():
-            first, end = torch.searchsorted(picked, torch.tensor([row, row + rows])).tolist()
+        first, end = torch.searchsorted(picked, torch.tensor([row, row + rows])).tolist()
+        if not tested[picked[first:end] - row].all():  # a kernel that is not trained starts from rows that are tested
             mark = _marked(points[order[first:end]], 0)
         if isinstance(part, NpyRows | ParquetRows):  # others stand in another folder
             part = replace(part, path=part.path.absolute())
@@ -779,8 +778,9 @@ class _Tested:
             at = self.places[self.rows : self.rows + len(points)]
             self.rows += len(points)
             tested = at >= 0
+            if (trained_on := usable & ~tested).any():
+                self.dropped, self.mark = True, _marked(points[trained_on], self.mark)
             if not tested.all():
-                self.dropped, self.mark = True, _marked(points[usable & ~tested], self.mark)
                 points, at = points[tested], at[tested]
             yield scaling._apply(points, torch.float32, device), at
 
@@ -833,35 +833,3 @@ def _mapped(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             f"the embedded points cannot be written to {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR "
             "to a folder with more room, or give the test more memory."
         ) from error
-
-
-# Files on the command line
-
-
-def open_file(path: str, *, stream: bool | None = None) -> Stream | Table:
-    """A file as a `Stream` or as its contents.
-
-    `stream` says which; None streams an NPY or Parquet file of more than a quarter of the available memory.
-    """
-    ending = Path(path).suffix.lower()
-    makers = {".npy": Stream.npy, ".parquet": Stream.parquet, ".pq": Stream.parquet}
-    if stream is None:
-        stream = ending in makers and os.path.isfile(path) and os.path.getsize(path) > available_memory() // 4
-    if not stream:
-        return read(path)
-    if ending not in makers:
-        raise InputError(
-            f"--stream reads NPY and Parquet files in parts, and {path} is neither; convert it, or leave it."
-        )
-    return makers[ending](path)
-
-
-def available_memory() -> int:
-    """Bytes of memory that are free, or a number that no file reaches where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (OSError, ValueError, AttributeError):
-        return sys.maxsize

@@ -157,7 +157,7 @@ class TwoSampleTest:
         elif callable(start := getattr(seen, "start", None)):
             start(scaled.pooled(), streams.torch("start"))
         seen.eval().requires_grad_(False)
-        return FittedTest(seen, self, train.schema, scaling, None if log is None else train.sizes, log)
+        return FittedTest(seen, self, train.schema, scaling, None if log is None else train.sizes, log, train.dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +172,10 @@ class FittedTest:
         The `TwoSampleTest` it was fitted from.
     schema, scaling
         How new data become tensors: learned from the training points without their labels.
+    train_sizes, training
+        How many points it was trained on, and how that went; None without training.
+    dropped
+        How many rows were left out then because something in them was missing.
     """
 
     representation: nn.Module
@@ -180,6 +184,7 @@ class FittedTest:
     scaling: Scaling = field(repr=False)
     train_sizes: tuple[int, int] | None
     training: TrainingLog | None = field(repr=False)
+    dropped: tuple[int, int] = (0, 0)
 
     def test(
         self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None, client: Any = None
@@ -330,7 +335,7 @@ def choose_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-        torch.empty(0, device=chosen)
+        torch.zeros(1, device=chosen).tolist()  # one that holds no values, "meta", fails here
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); use 'cpu' or 'auto'."

@@ -1,0 +1,219 @@
+"""What the command line calls A and B becomes two samples: files, folders, or two groups of rows of one file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .columns import Columns
+from .errors import InputError
+from .files import ending_of, read_source
+from .images import picture_parts
+from .reading import AS_FOUND, Source, count, label, listed
+from .streams import Stream
+
+_MOST_GROUPS = 1000  # for an answer before memory is full of them
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which rows of one file are X and which Y.
+
+    Attributes
+    ----------
+    column
+        The column that says it.
+    values
+        Its value in the rows of X and in those of Y; None if it has just two, X being the first by the alphabet.
+    """
+
+    column: str
+    values: tuple[str, str] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Groups:
+        """From `group`, or from `group=a,b`."""
+        column, equals, values = text.partition("=")
+        chosen = [value.strip() for value in values.split(",")]
+        if not column or (equals and (len(chosen) != 2 or not all(chosen) or chosen[0] == chosen[1])):
+            raise InputError(f"--by is {text!r}; give a column, or a column and two of its values: --by group=a,b.")
+        return cls(column, (chosen[0], chosen[1]) if equals else None)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the files of a command are read.
+
+    Attributes
+    ----------
+    rules
+        What the user says of columns and missing values.
+    by
+        How one file is two samples; None for two files.
+    resize
+        Width and height to which pictures are brought.
+    stream
+        Whether files are read in parts; None for those that would fill the memory.
+    progress
+        Whether to show a bar.
+    """
+
+    rules: Columns = AS_FOUND
+    by: Groups | None = None
+    resize: tuple[int, int] | None = None
+    stream: bool | None = None
+    progress: bool = False
+
+
+def open_pair(a: str, b: str | None, reading: Reading) -> tuple[Stream | Source, Stream | Source]:
+    """The two samples that a command is about."""
+    if reading.by is None:
+        if b is None:
+            raise InputError(
+                f"{a} is one sample; give a second file, or say which column tells two apart: --by COLUMN."
+            )
+        x, y = (_opened(file, reading, reading.rules) for file in (a, b))
+        return x, y
+    if b is not None:
+        raise InputError(f"--by {reading.by.column} takes both samples from one file; leave out {b}, or --by.")
+    return _two_groups(a, reading, reading.by)
+
+
+def open_file(path: str, *, stream: bool | None = None, reading: Reading | None = None) -> Stream | Source:
+    """One file as a `Stream` or as its contents; `stream` says which if there is no `reading`."""
+    reading = Reading(stream=stream) if reading is None else reading
+    return _opened(path, reading, reading.rules)
+
+
+def name_of(sample: Stream | Source) -> str:
+    """What a sample from a file is called."""
+    source = sample if isinstance(sample, Source) else sample._source
+    return "" if source is None else source.name
+
+
+def _opened(path: str, reading: Reading, rules: Columns) -> Stream | Source:
+    maker = _maker(path, reading, rules)
+    stream = reading.stream
+    if stream is None:
+        stream = maker is not None and _size(path) > available_memory() // 4
+    if not stream:
+        return read_source(path, rules, resize=reading.resize, progress=reading.progress)
+    if maker is None:
+        raise InputError(
+            f"{path} cannot be read in parts, which --stream asks for; convert it to Parquet, or leave out --stream."
+        )
+    made = maker()
+    made._source = Source((), path)
+    return made
+
+
+def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] | None:
+    """What makes a stream of the file, if its kind can be read in parts."""
+    if os.path.isdir(path):
+        return lambda: Stream(picture_parts(Path(path), reading.resize))
+    return {
+        ".npy": lambda: Stream.npy(path),
+        ".parquet": lambda: Stream.parquet(path, rules.keep),
+        ".pq": lambda: Stream.parquet(path, rules.keep),
+        ".arrow": lambda: Stream.parquet(path, rules.keep),
+        ".feather": lambda: Stream.parquet(path, rules.keep),
+    }.get(ending_of(Path(path)))
+
+
+def _size(path: str) -> int:
+    """Bytes of a file, or of the pictures of a folder, which are larger in memory."""
+    if os.path.isdir(path):
+        return sum(part.rows * part.form.bytes for part in picture_parts(Path(path)))
+    return os.path.getsize(path) if os.path.isfile(path) else 0
+
+
+def available_memory() -> int:
+    """Bytes of memory that are free, or a number that no file reaches where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return sys.maxsize
+
+
+# Two groups of one file
+
+
+def _two_groups(path: str, reading: Reading, by: Groups) -> tuple[Stream | Source, Stream | Source]:
+    rules = reading.rules
+    if by.column in rules.drop or by.column in (rules.keep or ()):
+        raise InputError(
+            f"column '{by.column}' says which row is whose, so it is not tested; do not name it elsewhere."
+        )
+    kinds = dict(rules.kinds) | {by.column: "category"}
+    whole = _opened(path, reading, Columns(kinds=kinds))
+    if isinstance(whole, Stream):
+        first, second = _values(path, by, (_labels(batch, path, by) for batch in whole))
+        return _group_stream(whole, path, by, first), _group_stream(whole, path, by, second)
+    labels = _labels(whole.data, path, by)
+    first, second = _values(path, by, iter([labels]))
+    return _group(whole, path, by, labels, first), _group(whole, path, by, labels, second)
+
+
+def _labels(table: Any, path: str, by: Groups) -> list[str | None]:
+    """To which group each row belongs."""
+    columns = [] if isinstance(table, np.ndarray) else table.columns
+    if by.column not in columns:
+        has = f"it has {listed(columns)}" if columns else "its columns have no names"
+        raise InputError(f"{path} has no column '{by.column}' for --by; {has}.")
+    return [None if value is None or value != value else label(value) for value in table[by.column].to_list()]
+
+
+def _values(path: str, by: Groups, parts: Iterator[list[str | None]]) -> tuple[str, str]:
+    """The values of the two groups, which must be there."""
+    found: dict[str | None, int] = {}
+    for labels in parts:
+        for value in labels:
+            found[value] = found.get(value, 0) + 1
+        if len(found) > _MOST_GROUPS:
+            raise InputError(
+                f"{path} has more than {_MOST_GROUPS} values in column '{by.column}'; --by takes two groups."
+            )
+    values = sorted(value for value in found if value is not None)
+    if by.values is not None:
+        if absent := [value for value in by.values if value not in found]:
+            raise InputError(f"{path} has no '{absent[0]}' in column '{by.column}'; it has {listed(values)}.")
+        return by.values
+    if len(values) == 2 and None not in found:
+        return values[0], values[1]
+    shown = f"{count(len(values), 'value')} ({listed(values)})" if values else "no value"
+    gaps = f" and {count(found[None], 'missing one')}" if None in found else ""
+    example = ",".join(values[:2]) if len(values) > 1 else "a,b"
+    raise InputError(
+        f"{path} has {shown}{gaps} in column '{by.column}', and a test takes two groups; choose them as in "
+        f"--by {by.column}={example}."
+    )
+
+
+def _group_name(path: str, by: Groups, value: str) -> str:
+    return f"{path} where {by.column} is {value}"
+
+
+def _group(whole: Source, path: str, by: Groups, labels: list[str | None], value: str) -> Source:
+    rows = np.flatnonzero(np.array([found == value for found in labels]))
+    table = whole.data.drop(by.column)[rows]
+    return Source(table, _group_name(path, by, value), rows, whole.place)
+
+
+def _group_stream(whole: Stream, path: str, by: Groups, value: str) -> Stream:
+    def batches() -> Iterator[Any]:
+        for batch in whole:
+            mine = np.flatnonzero(np.array([found == value for found in _labels(batch, path, by)]))
+            yield batch.drop(by.column)[mine]  # type: ignore[attr-defined]
+
+    stream = Stream.batches(batches)
+    stream._source = Source((), _group_name(path, by, value), place=lambda row: f"row {row} of that group")
+    return stream
