@@ -92,8 +92,11 @@ def read_query(file: Path, query: str | None, rules: Columns) -> Records:
             )
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchall()
+    except InputError:
+        raise
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        raise InputError(f"{file} cannot answer {query!r}: {str(error).rstrip('.')}.") from error
+        asked = "be read" if query is None else f"answer {query!r}"
+        raise InputError(f"{file} cannot {asked}: {str(error).rstrip('.')}.") from error
     if not names:
         raise InputError(f"{file} has no rows to give for {query!r}; ask with SELECT.")
     twice = next((name for name in names if names.count(name) > 1), None)

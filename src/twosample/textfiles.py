@@ -36,22 +36,32 @@ def read_text(stream: io.BufferedReader, file: Path, rules: Columns, *, separato
             try_parse_dates=True,
             schema_overrides=dict.fromkeys(written, pl.String),
         )
-    except pl.exceptions.PolarsError:
+    except pl.exceptions.PolarsError as error:
         _scan(raw, file, separator, len(header))  # says which line, if it is a matter of lines
+        if _has_two_readings(raw):
+            raise _in_two_ways(file) from error
         raise
-    if (table.width and table[:, -1].null_count()) or b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n"):
+    if (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
         # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
-        # What a quotation mark within a field means, or a carriage return alone, is not the same to all readers.
         rows, blank = _scan(raw, file, separator, len(header))
         if [name.strip() for name in table.columns] != header or rows != table.height:
-            raise InputError(
-                f"{file} can be read in two ways, with {rows} or with {table.height} rows: a quotation mark stands "
-                "within a field, or lines end in different ways; mend that."
-            )
+            raise _in_two_ways(file)
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
     typed = [_typed(pl, column, column.name in written).alias(column.name.strip()) for column in table]
     return table.select(typed)  # type: ignore[no-any-return]
+
+
+def _has_two_readings(raw: bytes) -> bool:
+    """Whether readers may differ: in what a quotation mark within a field means, or a carriage return alone."""
+    return b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n")
+
+
+def _in_two_ways(file: Path) -> InputError:
+    return InputError(
+        f"{file} can be read in two ways, because a quotation mark stands within a field, or lines end in different "
+        "ways; mend that."
+    )
 
 
 def line_of(file: Path, row: int, *, separator: str) -> str:
