@@ -395,10 +395,21 @@ def test_a_program_reads_json_and_statuses(folder):
     call("ref.npy", "same.npy", "far.npy", *OPTIONS, "--stream")
 
 
+def test_options_for_files_hold_for_all_of_them(folder):
+    Path("gaps.csv").write_text("a,b,c\n1,2,3\n1.5,,3\n2,1,3\n1,2,3\n")
+    pl.DataFrame(REFERENCE, schema=["a", "b"]).with_columns(c=pl.lit(3)).write_csv("ref.csv")
+    words = ["ref.csv", "gaps.csv", *OPTIONS, "--columns", "a,b"]
+    assert "gaps.csv contains 1 missing value (first at line 3, column 'b')" in call(*words, code=2).stderr
+    done = call(*words, "--missing", "drop", "--report", "page.html")
+    assert "- gaps.csv: left out for missing values: 0 + 1 rows." in done.stdout
+    assert "gaps.csv: left out for missing values: 0 + 1 rows." in (page := Path("page.html").read_text("utf-8"))
+    assert "--columns a,b --missing drop" in page
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["ref.csv", "same.csv", "wrong.csv"], "error: wrong.csv: X and Y have different columns"),
+        (["ref.csv", "same.csv", "wrong.csv"], "error: Ref.csv and wrong.csv have different columns"),
         (["ref.csv", "same.csv", "absent.csv"], "error: absent.csv does not exist"),
         (["absent.csv", "same.csv"], "error: absent.csv does not exist"),
         (["ref.csv", "same.csv", "same.csv"], "error: same.csv is given more than once"),
@@ -424,7 +435,7 @@ def test_the_command_on_the_page_gives_the_same_answer(folder):
 def test_help_has_examples_and_every_option():
     shown = call("--help").stdout
     assert "    twosample compare reference.csv" in shown and max(map(len, shown.splitlines())) <= 80
-    for option in ("correction", "alpha", "seed", "report", "json", "quiet", "fail-on-reject", "permutations"):
+    for option in ("correction", "alpha", "seed", "report", "json", "quiet", "fail-on-reject", "columns", "missing"):
         assert f"--{option}" in shown
 
 
@@ -432,15 +443,15 @@ def test_help_has_examples_and_every_option():
 def test_ctrl_c_shows_what_is_done_and_writes_the_page(folder):
     program = (
         "import os, signal, sys, time\n"
-        "from twosample import cli, streams\n"
-        "read, asked = streams.open_file, []\n"
+        "from twosample import cli, opening\n"
+        "read, asked = opening.open_file, []\n"
         "def open_file(file, **options):\n"
         "    asked.append(file)\n"
         "    if asked.count('far.csv') == 2:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "        time.sleep(60)\n"
         "    return read(file, **options)\n"
-        "streams.open_file = open_file\n"
+        "opening.open_file = open_file\n"
         f"sys.argv = ['twosample', 'compare', *{FILES!r}, *{OPTIONS!r}, '--report', 'page.html']\n"
         "cli.main()\n"
     )

@@ -192,7 +192,9 @@ def _around(result: TwoSampleResult, seen: TwoSampleResult | None) -> tuple[floa
         width = NormalDist().inv_cdf(0.95) * predict_power(seen).deviation(*result.sizes)
     except (InputError, IncompatibleParts):
         return None
-    return math.sqrt(max(0.0, result.statistic - width)), math.sqrt(max(0.0, result.statistic + width))
+    # An estimate below 0 is one of 0: its interval does not shrink to nothing.
+    mmd2 = max(0.0, result.statistic)
+    return math.sqrt(max(0.0, mmd2 - width)), math.sqrt(mmd2 + width)
 
 
 # Columns.
