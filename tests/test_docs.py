@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -113,13 +114,10 @@ def test_examples_of_every_page_are_executed_by_some_test():
 
 
 def shell_lines() -> list[tuple[str, str]]:
-    """Commands that pages show with what they print."""
-    blocks = [
-        block
-        for page in PAGES
-        for block in re.findall(r"```console\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.S)
-    ]
-    return [tuple(part.strip() for part in block.removeprefix("$ ").partition("\n")[::2]) for block in blocks]
+    """Commands that pages show with what they print; those of README are run beside its other tests."""
+    pages = "".join((DOCS / f"{page}.md").read_text() for page in PAGES)
+    blocks = re.findall(r"```console\n\$ (.*?)\n(.*?)```", pages, re.DOTALL)
+    return [(command, shown.strip()) for command, shown in blocks if command not in (ROOT / "README.md").read_text()]
 
 
 @pytest.mark.parametrize(("command", "shown"), shell_lines())
@@ -136,28 +134,28 @@ def test_shell_lines_print_what_they_show(command, shown):
 # In a browser
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_a_browser_has_nothing_to_say(site, tmp_path, size, dark):
-    browser = Browser(tmp_path)
-    try:
-        for name in ("index", "the-model", "pvalues", "api/statistics"):
-            page = browser.open(site / f"{name}.html", size, dark=dark)
-            assert page.complaints() == []
-            assert [address for address in page.requests() if not address.startswith("file:")] == []
-            assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-            assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
-            page.close()
-    finally:
-        browser.close()
-
-
-def test_formulas_are_set(site, tmp_path):
-    browser = Browser(tmp_path)
-    try:
-        page = browser.open(site / "the-model.html")
-        page.evaluate("MathJax.startup.promise.then(() => 0)")
-        assert page.evaluate("document.querySelectorAll('mjx-container').length") >= 2
+def test_a_browser_has_nothing_to_say(site, browser, size, dark):
+    for name in ("index", "the-model", "pvalues", "api/statistics"):
+        page = browser.open(site / f"{name}.html", size, dark=dark)
         assert page.complaints() == []
-    finally:
-        browser.close()
+        assert [address for address in page.requests() if not address.startswith("file:")] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+        page.close()
+
+
+def test_formulas_are_set(site, browser):
+    page = browser.open(site / "the-model.html")
+    page.evaluate("MathJax.startup.promise.then(() => 0)")
+    assert page.evaluate("document.querySelectorAll('mjx-container').length") >= 2
+    assert page.complaints() == []
+    page.close()

@@ -196,7 +196,7 @@ def test_all_public_parts_are_checked():
 )
 def test_our_tests_keep_their_contract(test: TwoSampleTest):
     paired = isinstance(test.calibration, PairSwap)
-    testing.check_test(test, sizes=(30, 30) if paired else (30, 24), runs=40, rng=0)
+    testing.check_test(test, sizes=(30, 30) if paired else (30, 24), runs=20, rng=0)
 
 
 def test_a_test_on_ties_keeps_its_contract():
