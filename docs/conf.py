@@ -71,7 +71,13 @@ def as_markup(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
     lines[:] = [re.sub(r"(?<!`)\|(?!`)", r"\\|", line) if ">>>" not in line else line for line in lines]
 
 
+def without_last_line(app: Any, page: str, source: list[str]) -> None:
+    """Examples end with an empty line, where doctest looks for the end of what is printed; readers need none."""
+    source[0] = re.sub(r"\n\n```$", "\n```", source[0], flags=re.MULTILINE)
+
+
 def setup(app: Any) -> None:
-    """Connect the two functions above."""
+    """Connect the functions above."""
+    app.connect("source-read", without_last_line)
     app.connect("build-finished", copy_mathjax)
     app.connect("autodoc-process-docstring", as_markup, priority=600)
