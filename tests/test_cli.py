@@ -169,6 +169,7 @@ def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
     result = SimpleNamespace(
         method="mmd-d",
         chosen=None,
+        dropped=(0, 0),
         pvalue=0.25,
         statistic=np.nan,
         null_distribution=np.zeros(99),
@@ -217,11 +218,12 @@ def test_json_in_a_process_of_its_own(folder):
         (["same.csv", "other.csv", "--device", "toaster"], "toaster"),
         (["same.csv", "columns.csv"], "columns"),
         (["same.csv", "few.csv"], "row"),
-        (["same.csv", "header.csv"], "Y"),
-        (["same.csv", "missing.csv"], "row"),
-        (["same.csv", "date.csv"], "size"),
-        (["same.csv", "same.npy"], "column"),
-        (["scalar.npy", "scalar.npy"], "X"),
+        (["same.csv", "header.csv"], "header.csv is empty: it has 0 rows"),
+        (["same.csv", "missing.csv"], "missing.csv contains 1 missing value (first at line 62, column 'size')"),
+        (["same.csv", "date.csv"], "date.csv has values of type Date in column 'size'"),
+        (["same.csv", "same.npy"], "same.csv has named columns but same.npy has none"),
+        (["scalar.npy", "scalar.npy"], "scalar.npy is a single"),
+        (["same.csv"], "same.csv is one sample; give a second file, or say which column tells two apart: --by"),
     ],
 )
 def test_bad_input_is_a_sentence_and_status_2(folder, words, message):
@@ -243,9 +245,7 @@ def test_bad_input_is_a_sentence_and_status_2(folder, words, message):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "words", [["test"], ["test", "a"], ["tset"], ["test", "a", "b", "--colour"], ["test", "a", "b", "c"]]
-)
+@pytest.mark.parametrize("words", [["test"], ["tset"], ["test", "a", "b", "--colour"], ["test", "a", "b", "c"]])
 def test_wrong_use_is_status_2(words):
     done = call(*words, code=2)
     assert done.stdout == ""

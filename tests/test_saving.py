@@ -1049,7 +1049,7 @@ def test_fit_in_its_other_ways(folder):
         (["fit", "a.csv", "b.csv", "-o", "k", "--method", "best"], "method 'best' does not exist"),
         (["apply", "absent", "c.csv", "d.csv"], "error: absent does not exist"),
         (["apply", "a.csv", "c.csv", "d.csv"], "error: a.csv is not a safetensors file"),
-        (["apply", "kernel.safetensors", "c.csv", "a.npy"], "has named columns but Y has none"),
+        (["apply", "kernel.safetensors", "c.csv", "a.npy"], "has named columns but a.npy has none"),
     ],
 )
 def test_what_goes_wrong_is_a_sentence(words, message, folder):

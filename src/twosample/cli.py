@@ -227,8 +227,8 @@ def fit(
         test = resolve(name, permutations=permutations)
         fitted = test.fit(X, Y, rng=seed, device=device, progress=_progress(quiet), columns=columns)
         facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "method": name, "seed": seed}
-        facts |= {"dropped": list(fitted.dropped)}
         fitted.save(output, notes=facts)
+        facts |= {"dropped": list(fitted.dropped)}
         log = fitted.training
         if as_json:
             training = None if log is None else dataclasses.asdict(log) | {"steps": log.steps}

@@ -532,7 +532,9 @@ def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
 def _check_schema(schema: Schema) -> None:
     names = [column.name for column in schema.columns]
     unique = all(len(set(each)) == len(each) for each in (names, *(column.levels for column in schema.columns)))
-    plain = all(column.kind == "category" or not column.levels for column in schema.columns)
+    plain = all(
+        (column.kind == "category" or not column.levels) and math.isfinite(column.fill) for column in schema.columns
+    )
     if schema.kind == "table":
         right = len(names) > 0 and schema.shape == (len(schema.features),) and schema.pixels == ""
     else:
