@@ -4,7 +4,7 @@ A kernel, featurizer, statistic or objective of your own goes wherever ours do, 
 Each function here tries every clause of a contract on a part. It returns nothing, or raises `BrokenContract`, which
 says which clause is broken and how. The part itself is left as it was.
 
-A clause is a function below, and its docstring is the clause.
+A clause is a function below, and its docstring is what it says; `clauses` lists them.
 
 >>> import torch
 >>> from twosample import Kernel, testing
@@ -23,11 +23,12 @@ import math
 import random
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -48,9 +49,18 @@ from .saving import load
 from .statistics import MMD, Bins, HotellingT2, Statistic
 from .two_sample import TwoSampleTest
 
-__all__ = ["BrokenContract", "check_featurizer", "check_kernel", "check_objective", "check_statistic", "check_test"]
+__all__ = [
+    "BrokenContract",
+    "check_featurizer",
+    "check_kernel",
+    "check_objective",
+    "check_statistic",
+    "check_test",
+    "clauses",
+]
 
-S = TypeVar("S")
+Kind: TypeAlias = Literal["kernel", "featurizer", "statistic", "objective", "test"]
+Clause: TypeAlias = Callable[[Any], None]
 
 _FEWEST = 8  # points: enough for tiles of three rows, and for more than twenty labellings
 _SMALL = 12 * 8 * 3**2  # bytes of memory in which a tile has three rows of float64
@@ -86,24 +96,12 @@ def check_kernel(
     BrokenContract
         At the first clause that does not hold.
     """
-    clauses = [
-        _starts_by_its_generator,
-        _repeats_itself,
-        _embeds_every_point,
-        _embeds_in_any_order,
-        _moves_all_points_alike,
-        _compares_what_it_embeds,
-        _is_symmetric,
-        *([_is_semidefinite] if semidefinite else []),
-        _has_the_pairs_of_its_tiles,
-        _crosses_sides_to_tiles,
-        _is_the_product_of_its_features,
-        _sums_alike_in_all_tiles,
-        *([_pulls_back_as_autograd_does, _has_true_gradients, _has_true_gradients_through_tiles] * differentiable),
-        *_OF_MODULES,
-        *([_can_be_kept] if saved else []),
+    left_out = [
+        *([] if semidefinite else [_is_semidefinite]),
+        *([] if differentiable else _OF_GRADIENTS),
+        *([] if saved else [_can_be_kept]),
     ]
-    _check("a kernel", kernel, clauses, _Kernel(kernel, _as_points(points)))
+    _check("kernel", kernel, _Kernel(kernel, _as_points(points)), left_out)
 
 
 def check_featurizer(featurizer: nn.Module, points: Any, *, saved: bool = True) -> None:
@@ -123,16 +121,7 @@ def check_featurizer(featurizer: nn.Module, points: Any, *, saved: bool = True) 
     BrokenContract
         At the first clause that does not hold.
     """
-    clauses = [
-        _starts_by_its_generator,
-        _repeats_itself,
-        _gives_every_point_a_vector,
-        _gives_vectors_in_any_order,
-        _has_true_gradients,
-        *_OF_MODULES,
-        *([_can_be_kept] if saved else []),
-    ]
-    _check("a featurizer", featurizer, clauses, _Featurizer(featurizer, _as_points(points)))
+    _check("featurizer", featurizer, _Featurizer(featurizer, _as_points(points)), [] if saved else [_can_be_kept])
 
 
 def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: Any) -> None:
@@ -154,20 +143,7 @@ def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: 
     BrokenContract
         At the first clause that does not hold.
     """
-    clauses = [
-        _takes_the_representation,
-        _gives_one_number_for_a_shuffle,
-        _shuffles_as_points_move,
-        _ignores_the_order_within_samples,
-        _is_large_where_samples_differ,
-        _needs_no_more_memory,
-        _draws_by_its_generator,
-        _keeps_to_its_law,
-        _describes_the_effect,
-        _holds_settings_only,
-    ]
-    x, y = _as_points(X), _as_points(Y)
-    _check("a statistic", statistic, clauses, _Statistic(statistic, representation, x, y))
+    _check("statistic", statistic, _Statistic(statistic, representation, _as_points(X), _as_points(Y)))
 
 
 def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: Any) -> None:
@@ -187,16 +163,7 @@ def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: 
     BrokenContract
         At the first clause that does not hold.
     """
-    clauses = [
-        _gives_one_number,
-        _leaves_the_representation_alone,
-        _has_a_true_gradient,
-        _needs_no_more_memory,
-        _holds_settings_only,
-        _trains,
-    ]
-    x, y = _as_points(X), _as_points(Y)
-    _check("an objective", objective, clauses, _Objective(objective, representation, x, y))
+    _check("objective", objective, _Objective(objective, representation, _as_points(X), _as_points(Y)))
 
 
 def check_test(
@@ -231,8 +198,19 @@ def check_test(
     BrokenContract
         At the first clause that does not hold. An exact test is wrongly accused once in a million.
     """
-    clauses = [_gives_one_answer_for_a_seed, _gives_pvalues, _stays_as_it_is, _keeps_its_level]
-    _check("a test", test, clauses, _Test(test, draw or _normal, sizes, runs, alpha, Streams(rng)))
+    _check("test", test, _Test(test, draw or _normal, sizes, runs, alpha, Streams(rng)))
+
+
+def clauses(kind: Kind) -> list[str]:
+    """The contract of a kind of part, one sentence a clause, in the order in which they are tried.
+
+    Examples
+    --------
+    >>> from twosample import testing
+    >>> testing.clauses("test")[-1]
+    'Where both samples have one distribution, it rejects no more often than alpha allows.'
+    """
+    return [clause.__doc__ or "" for clause in _CONTRACTS[kind]]
 
 
 # ------------------------------------------------------------------------------------------------ How clauses are tried
@@ -242,14 +220,18 @@ class _Unmet(Exception):
     """What was found instead of what a clause says."""
 
 
-def _check(kind: str, part: object, clauses: Sequence[Callable[[S], None]], subject: S) -> None:
-    for clause in clauses:
+def _check(kind: Kind, part: object, subject: object, left_out: Sequence[Clause] = ()) -> None:
+    for clause in _CONTRACTS[kind]:
+        if clause in left_out:
+            continue
         try:
             clause(subject)
         except Exception as error:  # a part that raises does not keep the clause either
             found = str(error) if isinstance(error, _Unmet) else f"it raised {type(error).__name__}: {error}"
-            sentence = (clause.__doc__ or "").strip().removesuffix(".")
-            raise BrokenContract(f'{part!r} breaks the contract of {kind}: "{sentence}". Here, {found}') from error
+            sentence, article = (clause.__doc__ or "").removesuffix("."), "an" if kind == "objective" else "a"
+            raise BrokenContract(
+                f'{part!r} breaks its contract as {article} {kind}: "{sentence}". Here, {found}'
+            ) from error
 
 
 def _require(condition: bool, found: str) -> None:
@@ -464,14 +446,6 @@ def _has_true_gradients(seen: _Module) -> None:
     for name, parameter in made.named_parameters():
         if parameter.requires_grad:
             _require_slope(lambda: (seen.values(made, seen.points) * weights).sum(), parameter, name)
-
-
-_OF_MODULES = (
-    _copies_well,
-    _computes_in_the_precision_of_its_points,
-    _registers_its_tensors,
-    _gives_the_same_on_other_devices,
-)
 
 
 # -------------------------------------------------------------------------------------------------------------- Kernels
@@ -873,3 +847,69 @@ def _keeps_its_level(seen: _Test) -> None:
         f"it rejected {rejected} of {seen.runs} at {seen.alpha}; an exact test stays within {most} all but once in a "
         "million.",
     )
+
+
+# -------------------------------------------------------------------------------------------------------- The contracts
+
+
+_OF_GRADIENTS: tuple[Clause, ...] = (
+    _pulls_back_as_autograd_does,
+    _has_true_gradients,
+    _has_true_gradients_through_tiles,
+)
+_OF_MODULES: tuple[Clause, ...] = (
+    _copies_well,
+    _computes_in_the_precision_of_its_points,
+    _registers_its_tensors,
+    _gives_the_same_on_other_devices,
+    _can_be_kept,
+)
+_CONTRACTS: Mapping[Kind, tuple[Clause, ...]] = MappingProxyType(
+    {
+        "kernel": (
+            _starts_by_its_generator,
+            _repeats_itself,
+            _embeds_every_point,
+            _embeds_in_any_order,
+            _moves_all_points_alike,
+            _compares_what_it_embeds,
+            _is_symmetric,
+            _is_semidefinite,
+            _has_the_pairs_of_its_tiles,
+            _crosses_sides_to_tiles,
+            _is_the_product_of_its_features,
+            _sums_alike_in_all_tiles,
+            *_OF_GRADIENTS,
+            *_OF_MODULES,
+        ),
+        "featurizer": (
+            _starts_by_its_generator,
+            _repeats_itself,
+            _gives_every_point_a_vector,
+            _gives_vectors_in_any_order,
+            _has_true_gradients,
+            *_OF_MODULES,
+        ),
+        "statistic": (
+            _takes_the_representation,
+            _gives_one_number_for_a_shuffle,
+            _shuffles_as_points_move,
+            _ignores_the_order_within_samples,
+            _is_large_where_samples_differ,
+            _needs_no_more_memory,
+            _draws_by_its_generator,
+            _keeps_to_its_law,
+            _describes_the_effect,
+            _holds_settings_only,
+        ),
+        "objective": (
+            _gives_one_number,
+            _leaves_the_representation_alone,
+            _has_a_true_gradient,
+            _needs_no_more_memory,
+            _holds_settings_only,
+            _trains,
+        ),
+        "test": (_gives_one_answer_for_a_seed, _gives_pvalues, _stays_as_it_is, _keeps_its_level),
+    }
+)
