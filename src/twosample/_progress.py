@@ -13,7 +13,9 @@ Tick: TypeAlias = Callable[[str], None]
 
 def wanted(progress: bool | None) -> bool:
     """Whether to draw: as asked, or if nobody asked, where standard error is a terminal."""
-    return sys.stderr.isatty() if progress is None else progress
+    if progress is None:
+        return sys.stderr is not None and sys.stderr.isatty()  # there is none in a process that has closed it
+    return progress
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ._console import sentences as _sentences
+from ._progress import wanted
 from ._version import __version__
 from .errors import InputError
 
@@ -79,7 +80,11 @@ def main() -> None:
     if typer is None:
         sys.stderr.write("error: the command line takes typer; pip install 'twosample[cli]'.\n")
         sys.exit(2)
-    build()(prog_name="twosample")
+    try:
+        build()(prog_name="twosample")
+    except OSError as error:  # of what typer writes by itself: help, on a disk that is full
+        sys.stderr.write(f"error: {error.strerror or error}.\n")
+        sys.exit(2)
 
 
 def build() -> typer.Typer:
@@ -439,7 +444,7 @@ def _seed(seed: int | None) -> int:
 
 
 def _progress(quiet: bool) -> bool:
-    return sys.stderr.isatty() and not quiet
+    return wanted(None) and not quiet
 
 
 def _in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .errors import IncompatibleParts, InputError, MissingDependency
 from .result import format_pvalue
-from .saving import writable
+from .saving import replace, writable
 from .svg import Drawn
 
 LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -53,11 +53,8 @@ def ready(path: str | Path) -> Path:
 
 
 def write(page: str, path: str | Path) -> Path:
-    """Write a page to a file, and return its path."""
-    try:
-        writable(path).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {path}: {error.strerror or error}.") from error
+    """Write a page to a file, all of it or nothing, and return its path."""
+    replace(writable(path), page.encode())
     return Path(path)
 
 

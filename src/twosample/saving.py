@@ -57,7 +57,7 @@ def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None 
     content, own = _content(fitted, notes)
     with _blaming("the test cannot be saved, since it could not be read again"):
         _opened(content, own)
-    _replace(file, content)
+    replace(file, content)
 
 
 def load(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto") -> FittedTest:
@@ -219,7 +219,8 @@ def writable(path: PathLike) -> Path:
     raise InputError(f"{path} {problem}.")
 
 
-def _replace(file: Path, content: bytes) -> None:
+def replace(file: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there once all of it is on the disk."""
     beside = file.with_name(f".twosample-{secrets.token_hex(8)}.part")
     try:
         with beside.open("xb") as stream:
