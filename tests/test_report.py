@@ -598,15 +598,18 @@ def test_a_folded_part_is_on_paper_without_scripts(opened):
     assert page.evaluate(hidden) == 0 < page.evaluate("document.querySelectorAll('details svg').length")
 
 
-def test_images_and_many_samples_have_a_small_page(monkeypatch):
-    monkeypatch.setattr(comparison_report, "_MOST_PARTS", 4)
+def test_images_and_many_samples_have_a_small_page():
     rng = np.random.default_rng(0)
-    samples = {f"day {k}": rng.integers(20 * k, 256, (20, 8, 8), dtype=np.uint8) for k in range(6)}
-    found = twosample.compare(rng.integers(0, 256, (20, 8, 8), dtype=np.uint8), samples, "mmd-median", rng=0)
+    samples = {
+        f"day {k}": rng.integers(k == 0, 256, (6, 64, 64, 3), dtype=np.uint8) for k in range(32)
+    }  # nothing is worse
+    found = twosample.compare(rng.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8), samples, "mmd-median", rng=0)
     elements = Elements(page := render_comparison(found, rng=0))
-    assert elements.names.count("details") == 4 and "2 more samples, with the largest p-values" in page
-    assert elements.names.count("img") == 4 * 16
-    assert 'href="#sample-1"' not in page and 'href="#sample-6"' in page
+    assert elements.names.count("details") == 30 and "2 more samples, with the largest p-values" in page
+    assert elements.names.count("img") == 30 * 8 and len(page.encode()) < 3_000_000
+    ranked = sorted(range(32), key=lambda k: (found.adjusted[f"day {k}"], found.pvalues[f"day {k}"]))
+    assert {f'href="#sample-{k + 1}"' in page for k in ranked[:30]} == {True}
+    assert {f'href="#sample-{k + 1}"' in page for k in ranked[30:]} == {False}
 
 
 @pytest.mark.parametrize("correction", ["holm", "bh", "by", "none"])

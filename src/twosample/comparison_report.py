@@ -19,7 +19,8 @@ from .svg import distance_chart, null_chart
 from .views import distances, null_of
 
 _COLUMNS_SHOWN, _CHARTS_SHOWN = 12, 3  # of each sample
-_MOST_PARTS = 60  # samples that fold out: a page stays small
+_PICTURES_SHOWN, _THUMBNAIL = 4, 48  # of each sample; pixels of the longer side
+_MOST_PARTS, _MOST_ALBUMS = 60, 30  # samples that fold out, with columns and with pictures: a page stays below 3 MB
 
 _PROMISES = {
     "holm": "the chance that any sample of the reference's distribution is said to differ is at most {alpha:g}, "
@@ -108,7 +109,9 @@ def render_comparison(
 def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> dict[str, Look]:
     """What the parts draw on, for the samples that differ most."""
     ranked = sorted(comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue))
-    chosen = set(ranked[:_MOST_PARTS])
+    fitted = (result.fitted for result in comparison.values())
+    albums = any(test is not None and test.schema.kind == "image" for test in fitted)
+    chosen = set(ranked[: _MOST_ALBUMS if albums else _MOST_PARTS])
     looks = {}
     with bar("explaining", len(chosen), progress) as tick:
         for name in comparison:
@@ -129,7 +132,7 @@ def _part(comparison: Comparison, name: str, look: Look) -> dict[str, Any]:
         "columns": columns,
         "table": None if columns is None else columns["table"][:_COLUMNS_SHOWN],
         "hidden": 0 if columns is None else max(0, len(columns["table"]) - _COLUMNS_SHOWN),
-        "rows": rows_part(look) if look.unit == "images" else None,
+        "rows": rows_part(look, _PICTURES_SHOWN, _THUMBNAIL) if look.unit == "images" else None,
         "facts": _facts(comparison, name),
     }
 

@@ -75,7 +75,7 @@ def power_curve(predicted: PredictedPower, ax: Axes | None = None, *, power: flo
 
 
 def comparison_effects(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """How far each sample is from the reference, with 90 % intervals; filled where it differs at the level of here.
+    """How far each sample is from the reference, with intervals of about 90 %; filled where it differs.
 
     Each sample is seen by a test of its own, which may have learned another kernel than the others.
     """

@@ -330,13 +330,13 @@ def columns_part(look: Look, charts: int = _COLUMNS_SHOWN) -> dict[str, Any] | N
     }
 
 
-def rows_part(look: Look) -> dict[str, Any] | None:
+def rows_part(look: Look, most: int = _ROWS_SHOWN, thumbnail: int = _THUMBNAIL) -> dict[str, Any] | None:
     """The rows of each sample that tell most, as tables or as pictures; None without an explanation."""
     if look.explanation is None:
         return None
-    rows = look.explanation.rows_x[:_ROWS_SHOWN], look.explanation.rows_y[:_ROWS_SHOWN]
+    rows = look.explanation.rows_x[:most], look.explanation.rows_y[:most]
     shown = _value_columns(look.explanation)
-    pictures = iter(_pictures([row for sample in rows for row in sample]))
+    pictures = iter(_pictures([row for sample in rows for row in sample], thumbnail))
 
     def cells(row: TellingRow) -> dict[str, Any]:
         values = [row.values[name] for name in shown]
@@ -460,10 +460,10 @@ def circumstances() -> list[Fact]:
 # Pictures.
 
 
-def _pictures(rows: Sequence[TellingRow]) -> list[str]:
+def _pictures(rows: Sequence[TellingRow], longest: int) -> list[str]:
     """Thumbnails of the images among the rows."""
     images = [row.pixels for row in rows if row.pixels is not None]
-    return [_address(_smaller(image, _THUMBNAIL), "PNG") for image in shades(images)]
+    return [_address(_smaller(image, longest), "PNG") for image in shades(images)]
 
 
 def _sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class Distance:
     value
         The MMD, or for tests without one their statistic.
     ends
-        What holds the value with confidence 0.9, given how well it is known; None where there is no formula for it.
+        What holds the value with confidence of about 0.9, given how well it is known; None where there is no formula.
     """
 
     name: str
@@ -185,7 +185,7 @@ def distances(comparison: Comparison, seen: Mapping[str, TwoSampleResult] | None
 
 
 def _around(result: TwoSampleResult, seen: TwoSampleResult | None) -> tuple[float, float] | None:
-    """The ends of the interval that holds the MMD with confidence 0.9."""
+    """The ends of the interval that holds the MMD with confidence of about 0.9: that of a normal law for its square."""
     if seen is None or result.effect.mmd is None:
         return None
     try:
