@@ -1,0 +1,77 @@
+"""The readers and `load` under atheris, which keeps the inputs that reach new lines of our code and changes those.
+
+    python fuzz/guided.py reader|load FOLDER [-max_total_time=60] [-runs=20000]
+
+FOLDER holds what it starts from and gets what it finds; without files in it, it is filled with small right ones. A file
+that ends in anything but an answer or a sentence stops it, and is written to the working directory as crash-...
+atheris is not among our requirements: install it beside them (it is built for a few versions of Python only).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["twosample"]):
+    import twosample
+    from twosample import errors, files, forms, records, saving, textfiles  # noqa: F401
+
+from cases import check, check_sentence, only_our_warnings
+from door_load import _seeds as saved_seeds
+from formats import seeds
+
+ENDINGS = [".csv", ".tsv", ".csv.gz", ".jsonl", ".parquet", ".arrow", ".npy", ".npz"]
+HERE = Path(tempfile.mkdtemp())
+
+
+def reader(content: bytes) -> None:
+    """The first byte picks the ending, the rest is the file."""
+    if not content:
+        return
+    path = HERE / f"case{ENDINGS[content[0] % len(ENDINGS)]}"
+    path.write_bytes(content[1:])
+    try:
+        with only_our_warnings():
+            files.read(path)
+    except errors.InputError as error:
+        check_sentence(str(error), path.name)
+
+
+def load(content: bytes) -> None:
+    """What loads is what was saved: nobody guesses a checksum."""
+    path = HERE / "case.safetensors"
+    path.write_bytes(content)
+    try:
+        twosample.load(path)
+    except errors.InputError as error:
+        check_sentence(str(error), path.name)
+    else:
+        check(content in GOOD, "damage was not noticed")
+
+
+GOOD: set[bytes] = set()
+DOORS = {"reader": reader, "load": load}
+
+
+def fill(door: str, folder: Path) -> None:
+    """Put small right files into a folder that has none."""
+    folder.mkdir(exist_ok=True)
+    if door == "load":
+        GOOD.update(each.content for each in saved_seeds())
+    if any(folder.iterdir()):
+        return
+    right = [
+        bytes([ENDINGS.index(ending)]) + file for ending, held in seeds().items() if ending in ENDINGS for file in held
+    ]
+    for number, content in enumerate(right if door == "reader" else sorted(GOOD)):
+        (folder / f"seed{number}").write_bytes(content)
+
+
+if __name__ == "__main__":
+    door = sys.argv.pop(1)
+    fill(door, Path(sys.argv[1]))
+    atheris.Setup(sys.argv, DOORS[door])
+    atheris.Fuzz()
