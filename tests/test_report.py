@@ -590,6 +590,17 @@ def test_parts_unfold_by_link_by_key_and_on_paper(opened):
     assert page.complaints() == []
 
 
+@pytest.mark.parametrize("which", PARTS)
+def test_nothing_is_cut_off_on_paper(opened, which):
+    page = opened(which, (720, 1000))
+    page.send("Emulation.setEmulatedMedia", media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
+    cut = (
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.parentElement.clientWidth + 1).length"
+    )
+    assert page.evaluate(cut) == 0
+
+
 def test_a_folded_part_is_on_paper_without_scripts(opened):
     page = opened("comparison", scripts=False)
     page.send("Emulation.setEmulatedMedia", media="print")

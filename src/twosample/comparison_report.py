@@ -97,6 +97,7 @@ def render_comparison(
         adjusted=CORRECTIONS[comparison.correction][0],
         effect=title,
         values=values,
+        unit=next((look.unit for look in looks.values()), "rows"),
         trained=any(result.train_sizes is not None for result in comparison.values()),
         exact=all(map(is_exact, comparison.values())),
         chart=distance_chart(far, title, alpha) if far else None,
