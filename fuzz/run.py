@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -187,6 +188,28 @@ def summary() -> str:
     return "\n".join(lines)
 
 
+def found() -> str:
+    """What once failed, by door, as Markdown."""
+    known = json.loads((HERE.parent / "tests" / "corpus" / "corpus.json").read_text())
+    lines = ["| door | what | once |", "|---|---|---|"]
+    for door, entries in known.items():
+        for entry in entries:
+            what = entry.get("name") or shlex.join(["twosample", *entry["words"]])
+            if "once" in entry:
+                lines.append(f"| {door} | `{what}` | {entry['once']} |")
+    return "\n".join(lines)
+
+
+def fill_in(page: Path) -> None:
+    """Put what is known between the marks of a page."""
+    text = page.read_text()
+    for mark, table in (("runs", summary()), ("found", found())):
+        before, _, rest = text.partition(f"<!-- {mark} -->\n")
+        _, _, after = rest.partition(f"<!-- /{mark} -->\n")
+        text = f"{before}<!-- {mark} -->\n{table}\n<!-- /{mark} -->\n{after}"
+    page.write_text(text)
+
+
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}  # for the children
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -197,9 +220,7 @@ def main() -> None:
     parser.add_argument("--summary", action="store_true")
     asked = parser.parse_args()
     if asked.summary:
-        before, _, rest = README.read_text().partition("<!-- runs -->\n")
-        _, _, after = rest.partition("<!-- /runs -->\n")
-        README.write_text(f"{before}<!-- runs -->\n{summary()}\n<!-- /runs -->\n{after}")
+        fill_in(README)
         return
     for door in asked.doors:
         if asked.only is not None:
