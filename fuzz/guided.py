@@ -1,6 +1,6 @@
 """The readers and `load` under atheris, which keeps the inputs that reach new lines of our code and changes those.
 
-    python fuzz/guided.py reader|load FOLDER [-max_total_time=60] [-runs=20000]
+    python fuzz/guided.py reader|load FOLDER -runs=20000          adds a record to fuzz/runs.jsonl
 
 FOLDER holds what it starts from and gets what it finds; without files in it, it is filled with small right ones. A file
 that ends in anything but an answer or a sentence stops it, and is written to the working directory as crash-...
@@ -9,8 +9,13 @@ atheris is not among our requirements: install it beside them (it is built for a
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
 import sys
 import tempfile
+import time
+from collections import Counter
 from pathlib import Path
 
 import atheris
@@ -19,9 +24,10 @@ with atheris.instrument_imports(include=["twosample"]):
     import twosample
     from twosample import errors, files, forms, records, saving, textfiles  # noqa: F401
 
-from cases import check, check_sentence, only_our_warnings
+from cases import ACCEPTED, REFUSED, check, check_sentence, only_our_warnings
 from door_load import _seeds as saved_seeds
 from formats import seeds
+from run import add_record
 
 ENDINGS = [".csv", ".tsv", ".csv.gz", ".jsonl", ".parquet", ".arrow", ".npy", ".npz"]
 HERE = Path(tempfile.mkdtemp())
@@ -38,6 +44,9 @@ def reader(content: bytes) -> None:
             files.read(path)
     except errors.InputError as error:
         check_sentence(str(error), path.name)
+        ENDS[REFUSED] += 1
+    else:
+        ENDS[ACCEPTED] += 1
 
 
 def load(content: bytes) -> None:
@@ -48,11 +57,14 @@ def load(content: bytes) -> None:
         twosample.load(path)
     except errors.InputError as error:
         check_sentence(str(error), path.name)
+        ENDS[REFUSED] += 1
     else:
         check(content in GOOD, "damage was not noticed")
+        ENDS[ACCEPTED] += 1
 
 
 GOOD: set[bytes] = set()
+ENDS: Counter[str] = Counter()
 DOORS = {"reader": reader, "load": load}
 
 
@@ -70,8 +82,23 @@ def fill(door: str, folder: Path) -> None:
         (folder / f"seed{number}").write_bytes(content)
 
 
+def main() -> None:
+    """Fuzz in a child, since libFuzzer ends the process that it runs in, and keep the record."""
+    door, folder, *options = sys.argv[1:]
+    ours, theirs = os.pipe()
+    if not (child := os.fork()):
+        fill(door, Path(folder))
+        atheris.Setup([sys.argv[0], folder, *options], DOORS[door])
+        os.set_blocking(theirs, True)
+        atexit.register(lambda: os.write(theirs, json.dumps([dict(ENDS), time.process_time()]).encode()))
+        atheris.Fuzz()
+    os.close(theirs)
+    told = b"".join(iter(lambda: os.read(ours, 4096), b""))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    ends, seconds = json.loads(told) if told else ({}, 0.0)
+    ends |= {"crash": 1} if status else {}
+    add_record(f"{door}, guided", 0, sum(ends.values()), ends, {}, seconds)
+
+
 if __name__ == "__main__":
-    door = sys.argv.pop(1)
-    fill(door, Path(sys.argv[1]))
-    atheris.Setup(sys.argv, DOORS[door])
-    atheris.Fuzz()
+    main()

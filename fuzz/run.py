@@ -26,6 +26,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from multiprocessing.connection import Connection
@@ -97,18 +98,28 @@ def run(door: str, cases: int, seed: int) -> dict[str, Any]:
             outcomes[ended if known else ended.split(":")[0].split()[0]] += 1
             if not known:
                 keep(door, seed, at, ended)
-    return {
+    return add_record(door, seed, cases, outcomes, dict(sorted(kinds.items())), seconds)
+
+
+def add_record(
+    door: str, seed: int, cases: int, outcomes: Mapping[str, int], kinds: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
+    """Add the record of a run to fuzz/runs.jsonl, and return it."""
+    record = {
         "door": door,
         "seed": seed,
         "cases": cases,
         "outcomes": dict(outcomes),
-        "kinds": dict(sorted(kinds.items())),
+        "kinds": kinds,
         "cpu_seconds": round(seconds, 1),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {name: version(name) for name in ("numpy", "polars", "safetensors", "torch", "typer")}
         | {"python": platform.python_version()},
     }
+    with RUNS.open("a") as stream:
+        stream.write(json.dumps(record) + "\n")
+    return record
 
 
 def stretch(door: str, seed: int, first: int, last: int) -> list[tuple[int, str, str]]:
@@ -178,7 +189,7 @@ def summary() -> str:
     """What was run and what it gave, as Markdown."""
     records = [json.loads(line) for line in RUNS.read_text().splitlines()]
     lines = ["| door | runs | cases | answered | refused | faults | CPU minutes |", "|---|---|---|---|---|---|---|"]
-    for door in [*DOORS, "all"]:
+    for door in [*dict.fromkeys(record["door"] for record in records), "all"]:
         of_it = [record for record in records if door in (record["door"], "all")]
         ends = sum((Counter(record["outcomes"]) for record in of_it), Counter())
         faults = ends.total() - ends[ACCEPTED] - ends[REFUSED]
@@ -233,8 +244,6 @@ def main() -> None:
                 os.chdir("/")
             continue
         record = run(door, asked.cases, asked.seed)
-        with RUNS.open("a") as stream:
-            stream.write(json.dumps(record) + "\n")
         print(door, record["outcomes"], f"{record['cpu_seconds']} seconds")
     sys.exit(0)
 

@@ -197,7 +197,7 @@ START = """
 import json, pathlib, sys
 sys.path[:0] = sys.argv[1:]
 import run
-run.DOORS["deadly"], run.FOUND = "door_deadly", pathlib.Path("found")
+run.DOORS["deadly"], run.FOUND, run.RUNS = "door_deadly", pathlib.Path("found"), pathlib.Path("runs.jsonl")
 if __name__ == "__main__":
     print(json.dumps(run.run("deadly", 2, 0)["outcomes"]))
 """
