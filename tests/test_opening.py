@@ -1,0 +1,268 @@
+"""Files on the command line: groups, columns, policies, parts; against the library on the same rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from twosample import Columns, InputError, cli, two_sample_test
+from twosample.cli_files import columns_from
+from twosample.opening import Groups, Reading, open_file, open_pair
+from twosample.streams import Stream
+
+QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
+
+
+def table(rows: int, shift: float, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "id": range(rows),
+            "age": rng.normal(shift, 1, rows).round(3),
+            "zip": rng.choice(["E1", "SW7"], rows),
+            "when": pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 40, rows), unit="D"),
+        }
+    )
+    frame.loc[rng.random(rows) < 0.1, "age"] = np.nan
+    return frame
+
+
+X, Y = table(50, 0.0, 1), table(40, 1.5, 2)
+BOTH = pd.concat([X.assign(group="old"), Y.assign(group="new")]).sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, frame in (("x", X), ("y", Y), ("both", BOTH)):
+        frame.to_csv(f"{name}.csv", index=False)
+        pl.from_pandas(frame).write_parquet(f"{name}.parquet")
+    return tmp_path
+
+
+def call(*words: str, code: int = 0) -> SimpleNamespace:
+    done = CliRunner().invoke(cli.build(), list(words))
+    assert done.exit_code == code, (done.output, done.stderr, done.exception)
+    return done
+
+
+def asked(*words: str) -> dict[str, object]:
+    return json.loads(call("test", *words, *QUICK, "--json").stdout)
+
+
+def library(x: pd.DataFrame, y: pd.DataFrame, columns: Columns | None = None):
+    return two_sample_test(x, y, "mmd-median", permutations=99, rng=0, columns=columns)
+
+
+# Columns and policies
+
+
+@pytest.mark.parametrize(
+    ("words", "columns"),
+    [
+        (["--columns", "age", "--missing", "drop"], Columns(keep=["age"], missing="drop")),
+        (["--drop", "id,when", "--missing", "drop"], Columns(drop=["id", "when"], missing="drop")),
+        (
+            ["--drop", "id", "--type", "when=number", "--missing", "indicator"],
+            Columns(drop=["id"], kinds={"when": "number"}, missing="indicator"),
+        ),
+    ],
+)  # fmt: skip
+def test_options_give_what_the_library_gives(folder, words, columns):
+    found, expected = asked("x.csv", "y.csv", *words), library(X, Y, columns)
+    assert (found["statistic"], found["pvalue"]) == (pytest.approx(expected.statistic, abs=1e-9), expected.pvalue)
+    assert found["dropped"] == list(expected.dropped)
+
+
+def test_rows_that_are_left_out_are_counted_wherever_the_result_is_shown(folder):
+    gone = int(X["age"].isna().sum()), int(Y["age"].isna().sum())
+    words = ["test", "x.csv", "y.csv", "--columns", "age,zip", "--missing", "drop", *QUICK, "--report", "page.html"]
+    shown = call(*words).stdout
+    assert f"x.csv, 50 rows, {gone[0]} of them left out for missing values" in shown
+    assert f"y.csv, 40 rows, {gone[1]} of them left out for missing values" in shown
+    page = Path("page.html").read_text()
+    assert f"{gone[0]} left out for missing values" in page
+    assert "--columns age,zip --missing drop" in page
+    assert "left out" not in call("test", "x.csv", "y.csv", "--columns", "zip", *QUICK).stdout
+
+
+def test_codes_are_read_as_they_are_written(folder):
+    Path("a.csv").write_text("code,flag,n\n02139,True,1\n2139,False,1.0\n94103,true,2\n")
+    rules = columns_from(None, None, ["code=category", "flag=category", "n=category"], "error")
+    found = open_file("a.csv", reading=Reading(rules)).data
+    assert found.to_dict(as_series=False) == {
+        "code": ["02139", "2139", "94103"],
+        "flag": [True, False, True],
+        "n": ["1", "1", "2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "x.csv has values of type Date in column 'when'.* --type when=number, .* --drop when"),
+        (["--drop", "when"], "x.csv contains {gaps} missing values .first at line {line}, column 'age'.*--missing"),
+        (["--columns", "height"], "x.csv has no column 'height'; it has id, age, zip, when"),
+        (["--drop", "height"], "no column 'height'|values of type Date"),
+        (["--type", "zip"], "--type is 'zip'; give a column and a kind, such as --type zip=category"),
+        (["--type", "zip=date"], "column 'zip' is to be a 'date'; use one of number, category"),
+        (["--type", "zip=number", "--type", "zip=category"], "gives column 'zip' two kinds"),
+        (["--missing", "ignore"], "--missing is 'ignore'; use error, drop or indicator"),
+        (["--resize", "8x8"], "x.csv is no folder of pictures"),
+        (["--resize", "8"], "--resize is '8'; give width and height"),
+        (["--by", "zip"], "takes both samples from one file; leave out y.csv"),
+        (["--stream"], "x.csv cannot be read in parts|values of type Date"),
+    ],
+)  # fmt: skip
+def test_errors_name_file_line_and_column(folder, words, message):
+    gaps = X["age"].isna()
+    done = call("test", "x.csv", "y.csv", *words, *QUICK, code=2)
+    expected = message.format(gaps=gaps.sum(), line=gaps.idxmax() + 2) if "{" in message else message
+    assert re.search(expected, done.stderr)
+    assert done.stdout == "" and done.stderr.startswith("error: ")
+
+
+def test_lines_are_those_of_the_file_whatever_stands_in_it(folder):
+    Path("odd.csv").write_text('\n\nv,w\n1,"two\nlines"\n\n2,x\n,y\n')
+    done = call("test", "odd.csv", "odd.csv", *QUICK, code=2)
+    assert "odd.csv contains 1 missing value (first at line 8, column 'v')" in done.stderr
+
+
+def test_fit_keeps_the_options_and_apply_uses_them(folder):
+    options = ["--drop", "id", "--type", "when=number", "--missing", "drop"]
+    shown = call("fit", "x.csv", "y.csv", "-o", "k", "--method", "mmd-o", *options, "--seed", "0").stdout
+    assert "x.csv, 50 rows, " in shown and "left out for missing values" in shown
+    found = json.loads(call("apply", "k", "y.csv", "x.csv", "--seed", "1", "--json").stdout)
+    assert found["dropped"] == [int(Y["age"].isna().sum()), int(X["age"].isna().sum())]
+    assert "No such option" in call("apply", "k", "y.csv", "x.csv", "--missing", "drop", code=2).stderr
+    by_group = call("apply", "k", "both.csv", "--by", "group", "--seed", "1", code=0).stdout
+    assert "both.csv where group is new" in by_group
+
+
+def test_plan_takes_them_too(folder):
+    words = ["plan", "both.csv", "--by", "group", "--columns", "age,zip", "--missing", "indicator", *QUICK]
+    assert call(*words).stdout.startswith("Power 0.9 takes ")
+
+
+# Two groups of one file
+
+
+@pytest.mark.parametrize("file", ["both.csv", "both.parquet"])
+def test_groups_are_the_rows_that_say_so(folder, file):
+    found = asked(file, "--by", "group=old,new", "--columns", "age,zip", "--missing", "drop")
+    old, new = (BOTH[BOTH["group"] == value] for value in ("old", "new"))
+    expected = library(old[["age", "zip"]], new[["age", "zip"]], Columns(missing="drop"))
+    assert (found["statistic"], found["pvalue"]) == (pytest.approx(expected.statistic, abs=1e-9), expected.pvalue)
+    assert found["files"] == [f"{file} where group is old", f"{file} where group is new"]
+    assert found["rows"] == [50, 40]
+
+
+def test_rows_of_groups_are_rows_of_the_file(folder):
+    words = ["both.csv", "--by", "group", "--columns", "age,zip", "--missing", "drop", "--explain"]
+    shown = asked(*words)["explanation"]
+    for name, rows in (("new", shown["rows_x"]), ("old", shown["rows_y"])):
+        for row in rows:
+            of_the_file = BOTH.iloc[row["row"]]
+            assert of_the_file["group"] == name
+            assert row["values"]["age"] == pytest.approx(of_the_file["age"], abs=1e-5)
+
+
+def test_lines_of_groups_are_lines_of_the_file(folder):
+    first = BOTH.index[(BOTH["group"] == "new") & BOTH["age"].isna()][0]
+    done = call("test", "both.csv", "--by", "group", "--columns", "age", *QUICK, code=2)
+    assert f"both.csv where group is new contains {Y['age'].isna().sum()} missing values" in done.stderr
+    assert f"first at line {first + 2}, column 'age'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("id", "has 50 values ('0', '1', '10', '11', '12', ... 50 in all) in column 'id', and a test takes two"),
+        ("constant", "has 1 value ('7') in column 'constant'"),
+        ("age", "missing ones in column 'age'"),
+        ("height", "has no column 'height' for --by; it has 'id', 'age', 'zip', 'when', 'constant'"),
+        ("zip=E1,N4", "has no 'N4' in column 'zip'; it has 'E1', 'SW7'"),
+        ("zip=E1", "give a column, or a column and two of its values: --by group=a,b"),
+        ("=a,b", "give a column"),
+        ("zip=a,a", "give a column"),
+    ],
+)  # fmt: skip
+def test_groups_that_are_not_two(folder, by, message):
+    X.assign(constant=7).to_csv("x.csv", index=False)
+    assert message in call("test", "x.csv", "--by", by, *QUICK, code=2).stderr
+
+
+def test_an_array_has_no_groups(folder):
+    np.save("a.npy", np.zeros((5, 2)))
+    assert "its columns have no names" in call("test", "a.npy", "--by", "group", code=2).stderr
+
+
+# Parts
+
+
+def test_parts_give_what_memory_gives(folder):
+    pl.from_pandas(X).write_ipc("x.arrow")
+    words = ["--drop", "id,when", "--missing", "indicator"]
+    expected = asked("x.parquet", "y.parquet", *words)
+    for pair in (["x.parquet", "y.parquet"], ["x.arrow", "y.parquet"]):
+        found = asked(*pair, *words, "--stream")
+        assert (found["pvalue"], found["rows"]) == (expected["pvalue"], [50, 40])
+        assert found["statistic"] == pytest.approx(expected["statistic"], abs=1e-6)
+
+
+@pytest.mark.parametrize("missing", ["drop", "indicator"])
+def test_groups_in_parts(folder, missing):
+    words = ["both.parquet", "--by", "group", "--columns", "age,zip", "--missing", missing]
+    expected, found = asked(*words), asked(*words, "--stream")
+    assert (found["pvalue"], found["sizes"], found["dropped"]) == (
+        expected["pvalue"],
+        expected["sizes"],
+        expected["dropped"],
+    )
+    assert found["statistic"] == pytest.approx(expected["statistic"], abs=1e-6)
+
+
+def test_errors_in_parts_name_the_file(folder):
+    done = call("test", "x.parquet", "y.parquet", "--columns", "age", "--stream", *QUICK, code=2)
+    assert done.stderr.startswith(f"error: x.parquet contains {X['age'].isna().sum()} missing values (first at row ")
+    assert "--missing drop" in done.stderr
+
+
+def test_a_stream_of_arrow_has_no_parts(folder):
+    pl.from_pandas(X).write_ipc_stream("x.arrow")
+    assert "write it as Parquet" in call("test", "x.arrow", "y.parquet", "--stream", *QUICK, code=2).stderr
+
+
+def test_folders_of_pictures(folder):
+    for name, brighter in (("p", 0), ("q", 90)):
+        Path(name).mkdir()
+        for number in range(20):
+            pixels = np.random.default_rng([number, brighter]).integers(brighter, 160, (6, 4, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(f"{name}/{number:02}.png")
+    found = asked("p", "q", "--report", "page.html")
+    assert found["reject"] and found["rows"] == [20, 20]
+    assert "images tested" in Path("page.html").read_text()
+    assert asked("p", "q", "--stream")["pvalue"] == found["pvalue"]
+    assert asked("p", "q", "--resize", "3x3")["reject"]
+
+
+def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
+    monkeypatch.setattr("twosample.opening.available_memory", lambda: 100)
+    x, y = open_pair("x.parquet", "y.csv", Reading())
+    assert isinstance(x, Stream) and not isinstance(y, Stream)
+    with pytest.raises(InputError, match=r"y\.csv cannot be read in parts"):
+        open_pair("x.parquet", "y.csv", Reading(stream=True))
+
+
+def test_groups_are_parsed():
+    assert Groups.parse("group") == Groups("group")
+    assert Groups.parse("group=a, b") == Groups("group", ("a", "b"))
