@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import twosample
 from twosample import cli
 from twosample.comparing import CORRECTIONS, compare, growth
-from twosample.errors import InputError, InputWarning
+from twosample.errors import IncompatibleParts, InputError, InputWarning
 
 ROOT = Path(__file__).parents[1]
 QUICK = "mmd-median"
@@ -140,7 +140,7 @@ def test_columns_are_chosen_for_all_samples_and_rows_left_out_are_counted():
         return pl.DataFrame({"id": range(rows), "x": [None, *numbers[1:].tolist()]})
 
     samples = {"a": table(1, 30), "b": table(2, 40)}
-    with pytest.raises(InputError, match="^a: X .* missing"):
+    with pytest.raises(InputError, match=r"^a: X .* missing"):
         compare(table(0, 50), samples, QUICK, rng=0)
     columns = twosample.Columns(drop=["id"], missing="drop")
     found = compare(table(0, 50), samples, QUICK, columns=columns, rng=0)
@@ -179,6 +179,12 @@ def test_too_few_shuffles_are_said_before_and_after():
     assert any(note.startswith("None of three can be found") for note in tiny.notes)
 
 
+def test_a_level_out_of_reach_is_a_warning_and_takes_no_memory():
+    with pytest.warns(InputWarning, match=r"with 999 permutations .* but alpha is 1e-09; choose a larger one\."):
+        found = compare(REFERENCE, SAMPLES, QUICK, alpha=1e-9, rng=0)
+    assert len(found["same"].null_distribution) == 999
+
+
 # What fails
 
 
@@ -213,10 +219,11 @@ def test_a_sample_that_cannot_be_tested_is_named_before_anything_is_trained(bad,
         ({"alpha": 1.0}, r"alpha is 1\.0; it must lie strictly between 0 and 1"),
         ({"method": "mmd"}, "method 'mmd' does not exist"),
         ({"samples": {"one": [[1.0, 2.0]]}}, "one: Y has 1 row to test"),
+        ({"method": twosample.mmd_block(asymptotic=True), "permutations": 99}, "which has no use for permutations=99"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(arguments, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((InputError, IncompatibleParts), match=message):
         compare(**{"reference": REFERENCE, "samples": SAMPLES, "method": QUICK} | arguments)
     with pytest.raises(InputError, match="alpha is 2"):
         compare(REFERENCE, {"same": SAMPLES["same"]}, QUICK, permutations=99, rng=0).rejected(2)

@@ -54,6 +54,7 @@ CORRECTIONS: dict[CorrectionForMany, tuple[str, Callable[[Sequence[float]], list
 """What each is called, and the adjusted p-values."""
 
 _SPARE = 2  # times as many shuffles as it takes for one sample to be found at all: chance decides less
+_MOST = 20_000  # shuffles that nobody asked for: they take memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,10 +303,10 @@ def compare(
     ['tuesday']
     """
     _check_asked(reference, samples, correction, alpha)
-    planned = functools.partial(_test_for, method, reference, train_fraction=train_fraction)
+    planned = functools.partial(_test_for, method, reference, permutations=permutations, train_fraction=train_fraction)
     for name in samples:
         _check_sample(name, reference, sample := samples[name], planned(sample), columns)
-    enough = _permutations(planned(sample), permutations, correction, len(samples), alpha)
+    enough = _permutations(planned(sample), permutations is not None, correction, len(samples), alpha)
     seeds = _seeds(samples, rng)
     test = functools.partial(
         two_sample_test,
@@ -393,12 +394,17 @@ def _check_level(alpha: float) -> float:
 
 
 def _test_for(
-    method: str | TwoSampleTest, reference: Any, sample: Any, *, train_fraction: float | None
+    method: str | TwoSampleTest,
+    reference: Any,
+    sample: Any,
+    *,
+    permutations: int | None,
+    train_fraction: float | None,
 ) -> TwoSampleTest:
     """The test that a sample will get."""
     if method == "auto":
         method, _ = choose(known_rows(reference), known_rows(sample), trained=train_fraction is not None)
-    return resolve(method, train_fraction=train_fraction)
+    return resolve(method, permutations=permutations, train_fraction=train_fraction)
 
 
 def _check_sample(name: str, reference: Any, sample: Any, test: TwoSampleTest, columns: Columns | None) -> None:
@@ -418,27 +424,25 @@ def _check_sample(name: str, reference: Any, sample: Any, test: TwoSampleTest, c
 
 
 def _permutations(
-    test: TwoSampleTest, asked: int | None, correction: CorrectionForMany, count: int, alpha: float
+    test: TwoSampleTest, asked: bool, correction: CorrectionForMany, count: int, alpha: float
 ) -> int | None:
-    """As many as were asked for, or else as many as so many samples take; None where the test has no use for them."""
-    if asked is None and not isinstance(test.calibration, Permutation | PairSwap):
+    """Those of the test, or more if so many samples take more and nobody asked; None where it has no use for them."""
+    if not isinstance(test.calibration, Permutation | PairSwap):
         return None
-    least = growth(correction, count) / alpha - 1
-    if least > 1e7:
-        raise InputError(f"alpha is {alpha:g}, which takes more permutations than can be made; choose a larger one.")
-    if asked is None and isinstance(test.calibration, Permutation | PairSwap):
-        own = test.calibration.permutations
-        return own if own >= least else math.ceil(_SPARE * (least + 1) - 1e-6) - 1
-    if asked is not None and 0 < asked < least - 1e-6:  # others are refused with the test
-        smallest = min(1.0, growth(correction, count) / (asked + 1))
-        warnings.warn(
-            f"with {asked} permutations no p-value is below {1 / (asked + 1):.2g}, and after the correction for "
-            f"{count} samples that of a single one is not below {smallest:.2g}, but alpha is {alpha:g}; "
-            f"use {math.ceil(least - 1e-6)} permutations or more.",
-            InputWarning,
-            stacklevel=3,
-        )
-    return asked
+    own, least = test.calibration.permutations, math.ceil(growth(correction, count) / alpha - 1e-6) - 1
+    if own >= least:
+        return own
+    if not asked and least <= _MOST:
+        return min(_SPARE * (least + 1) - 1, _MOST)
+    smallest = min(1.0, growth(correction, count) / (own + 1))
+    more = f"use {least} permutations or more" if least <= _MOST else "choose a larger one"
+    warnings.warn(
+        f"with {own} permutations no p-value is below {1 / (own + 1):.2g}, and after the correction for "
+        f"{count} samples that of a single one is not below {smallest:.2g}, but alpha is {alpha:g}; {more}.",
+        InputWarning,
+        stacklevel=3,
+    )
+    return own
 
 
 def _seeds(names: Mapping[str, Any], rng: RNGLike | None) -> dict[str, int]:
