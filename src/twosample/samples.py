@@ -646,7 +646,7 @@ def _matching(table: Table, names: list[str], named: bool, sample: str, other: s
         both = "both" if other == "the fitted test" else "both samples"
         wanted = count(len(names), "column")
         complaint = f"{other} has {wanted} but {sample} has {len(table.names)}; {both} must have the same features."
-    raise InputError(complaint[0].upper() + complaint[1:])
+    raise InputError(f"T{complaint[1:]}" if complaint.startswith("the ") else complaint)  # a file keeps its name
 
 
 def _check_kind(column: Column, table: Table, position: int, sample: str) -> None:
