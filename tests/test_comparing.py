@@ -416,7 +416,7 @@ def test_options_for_files_hold_for_all_of_them(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["ref.csv", "same.csv", "wrong.csv"], "error: Ref.csv and wrong.csv have different columns"),
+        (["ref.csv", "same.csv", "wrong.csv"], "error: ref.csv and wrong.csv have different columns"),
         (["ref.csv", "same.csv", "absent.csv"], "error: absent.csv does not exist"),
         (["absent.csv", "same.csv"], "error: absent.csv does not exist"),
         (["ref.csv", "same.csv", "same.csv"], "error: same.csv is given more than once"),
