@@ -10,6 +10,7 @@ The scheduler and its workers must have the same versions of this library, of to
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,6 +167,8 @@ def connected(address: str) -> Iterator[Any]:
     """A client of the scheduler at an address such as tcp://192.168.0.1:8786, closed at the end."""
     distributed = _distributed()
     try:
+        if re.fullmatch(r"(\w+://)?[^/\s]*[^/\s:]:\d{1,5}/?", address) is None:
+            raise ValueError("no host and port")  # a client that fails over this complains again when it is collected
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
