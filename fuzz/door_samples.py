@@ -426,7 +426,10 @@ class Door:
                 other = copy.copy(one) if same else self._sample(pick(rng, list(CONTAINERS)), rng)
             except (Exception, pl.exceptions.PanicException):  # what another library does not build is no case
                 continue
-            return Case(f"{kind}: {'twice' if same else 'and another'}", data=(one, other))
+            how = "twice" if same else "and another"
+            if rng.random() < 0.3:
+                return Case(f"{kind}: {how}, with rules", data=(one, other, _rules(rng)))
+            return Case(f"{kind}: {how}", data=(one, other, {}))
 
     @staticmethod
     def _sample(kind: str, rng: Rng) -> Any:
@@ -437,33 +440,43 @@ class Door:
 
     def judge(self, case: Case) -> str:
         """Encode both, compare with what the values are, and test them."""
-        X, Y = case.data
+        X, Y, asked = case.data
         before = repr(X)
         try:
             with only_our_warnings():
-                samples = as_samples(X, Y)
+                rules = twosample.Columns(**asked)
+                samples = as_samples(X, Y, columns=rules)
         except MemoryError:  # which says how much it would take
             return REFUSED
         except twosample.InputError as error:
-            check_sentence(str(error), "X", "Y")
+            check_sentence(str(error), "X", "Y", *(["column", "missing"] if asked else []))
             return REFUSED
         check(repr(X) == before or "object at" in before, "the input was modified")
         for points in (samples.x, samples.y):
             check(tuple(points.shape[1:]) == samples.schema.shape, f"points of shape {tuple(points.shape)}")
             check(bool(points.isfinite().all()), "values that are not finite")
-        self._compare(X, samples)
+        if not asked:
+            self._compare(X, samples)
+        elif asked == {"missing": "drop"}:
+            self._count(X, samples)
         try:
             with only_our_warnings():
-                result = twosample.two_sample_test(X, Y, "mmd-median", permutations=9, rng=0)
+                result = twosample.two_sample_test(X, Y, "mmd-median", permutations=9, rng=0, columns=rules)
         except twosample.TwoSampleError as error:
             check_sentence(str(error))
             return REFUSED
-        check(
-            0 < result.pvalue <= 1 and math.isclose(result.pvalue * 10, round(result.pvalue * 10)),
-            f"p = {result.pvalue}",
-        )
+        shuffles = result.pvalue * (len(result.null_distribution) + 1)
+        check(0 < result.pvalue <= 1 and math.isclose(shuffles, round(shuffles)), f"p = {result.pvalue}")
         check(math.isfinite(result.statistic), f"statistic = {result.statistic}")
         return ACCEPTED
+
+    @staticmethod
+    def _count(X: Any, samples: Any) -> None:
+        """The rows that are left are those in which nothing is missing."""
+        values = python_columns(X)
+        if samples.schema.kind == "table" and values is not None:
+            whole = sum(not any(is_gap(each) for each in row) for row in zip(*values, strict=True))
+            check(len(samples.x) == whole, f"{len(samples.x)} rows of {whole} without a gap")
 
     @staticmethod
     def _compare(X: Any, samples: Any) -> None:
@@ -487,6 +500,25 @@ class Door:
                 ]
                 check(places == marked, f"column {column.name}: levels {marked}, not {places}")
             start += len(column.features)
+
+
+def _rules(rng: Rng) -> dict[str, Any]:
+    """What a user may say of columns, often of ones that are not there."""
+    if rng.random() < 0.4:
+        return {"missing": pick(rng, ["drop", "drop", "indicator"])}
+    names = [*NAMES[:6], "x", *ODD_NAMES]
+    made: dict[str, Callable[[], Any]] = {
+        "keep": lambda: [pick(rng, names) for _ in range(int(rng.integers(3)))],
+        "drop": lambda: pick(rng, [[pick(rng, names)], "a", ()]),
+        "kinds": lambda: {pick(rng, NAMES[:6]): pick(rng, ["number", "category", "category", "text", None])},
+        "missing": lambda: pick(rng, ["error", "drop", "indicator", "mean", None]),
+    }
+    return {name: make() for name, make in made.items() if rng.random() < 0.5}
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a value is missing."""
+    return value is None or value is pd.NA or value != value
 
 
 def is_number(value: Any, encoded: float) -> bool:
