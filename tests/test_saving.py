@@ -20,6 +20,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from door_load import ODD_PARTS, altered_tensors
+from mutations import altered_bytes, altered_tree
 from safetensors import safe_open
 from safetensors.torch import save as as_bytes
 from torch import nn
@@ -681,107 +683,6 @@ def test_a_header_of_more_than_16_megabytes_is_not_looked_at(good):
         fitted_on(CATALOGUE["mmd-median"]).save(good, notes={"long": "x" * 2**24})
 
 
-def mutated(value: object, rng: np.random.Generator) -> object:
-    """A JSON tree with one change somewhere."""
-    odd = [
-        None,
-        True,
-        False,
-        -1,
-        0,
-        1,
-        2,
-        2**70,
-        -1e308,
-        0.5,
-        "nan",
-        "-inf",
-        "",
-        "x",
-        [],
-        {},
-        [[]],
-        [0],
-        {"class": "MLP"},
-    ]
-    if isinstance(value, dict) and value and rng.random() < 0.93:
-        key = str(rng.choice(list(value)))
-        kind = rng.integers(20)
-        if kind == 0:
-            return {name: each for name, each in value.items() if name != key}
-        if kind == 1:
-            return value | {f"{key}x": value[key]}
-        if kind == 2:
-            return value | {key: value[str(rng.choice(list(value)))]}
-        return value | {key: mutated(value[key], rng)}
-    if isinstance(value, list) and value and rng.random() < 0.8:
-        place, kind = int(rng.integers(len(value))), rng.integers(10)
-        if kind == 0:
-            return value[:place] + value[place + 1 :]
-        if kind == 1:
-            return [*value, value[place]]
-        return [*value[:place], mutated(value[place], rng), *value[place + 1 :]]
-    if isinstance(value, int) and rng.random() < 0.4:
-        return value + int(rng.integers(-2, 3))
-    if isinstance(value, str) and rng.random() < 0.5:
-        return str(rng.choice([*forms._CLASSES, "own", "same"]))
-    return odd[rng.integers(len(odd))]
-
-
-def mutated_tensors(tensors: dict[str, torch.Tensor], rng: np.random.Generator) -> dict[str, torch.Tensor]:
-    """The tensors with one of them changed, or two of them exchanged."""
-    one, other = (str(name) for name in rng.choice(list(tensors), 2, replace=False))
-    tensor = tensors[one]
-    flat = torch.cat([tensor.reshape(-1), tensor.reshape(-1)])
-    changed = [
-        tensors[other].clone(),
-        tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
-        tensor.long() if tensor.is_floating_point() else tensor.float(),
-        tensor.half(),
-        tensor.bool(),
-        tensor * torch.inf,
-        tensor * 1e30,
-        -tensor - 1,
-        flat,
-        flat[: int(rng.integers(len(flat) + 1))],
-        tensor.reshape(-1).clone(),
-        tensor[None].clone(),
-        tensor.T.contiguous() if tensor.ndim == 2 else torch.zeros(0),
-    ]
-    kind = int(rng.integers(len(changed) + 3))
-    if kind < len(changed):
-        return tensors | {one: changed[kind]}
-    if kind == len(changed):
-        return tensors | {one: tensors[other], other: tensor}
-    if kind == len(changed) + 1:
-        return {name: each for name, each in tensors.items() if name != one}
-    return tensors | {f"{one}.{other}": tensor.clone()}
-
-
-def spoilt(content: bytes, rng: np.random.Generator) -> bytes:
-    """The bytes of a file after an accident."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    kind, altered = int(rng.integers(6)), bytearray(content)
-    a, b = sorted(int(place) for place in rng.integers(0, len(content), 2))
-    if kind == 0:  # some bits
-        for place in rng.integers(0, len(content), rng.integers(1, 4)).tolist():
-            altered[place] ^= 1 << int(rng.integers(8))
-    elif kind == 1:  # a piece missing, or there twice
-        altered = altered[:a] + altered[b:] if rng.random() < 0.5 else altered[:b] + altered[a:]
-    elif kind == 2:  # another length of the header
-        altered[:8] = int(rng.choice([0, 1, 2, end - 9, end - 7, 2**16, 2**31, 2**62])).to_bytes(8, "little")
-    elif kind == 3:  # blanks, or noise
-        altered[a:b] = bytes(b - a) if rng.random() < 0.5 else rng.bytes(b - a)
-    elif kind == 4:  # two pieces of the numbers exchanged
-        size = (len(content) - end) // 4
-        altered[end : end + size], altered[-size:] = altered[-size:], altered[end : end + size]
-    else:  # other digits in the header
-        digits = [place for place in range(8, end) if chr(content[place]).isdigit()]
-        for place in rng.choice(digits, 2):
-            altered[place] = ord(str(rng.integers(10)))
-    return bytes(altered)
-
-
 def test_accidents_are_noticed(tmp_path):
     """Thousands of spoilt files: each is refused, or it is the very file it was."""
     file = tmp_path / "kernel.safetensors"
@@ -789,7 +690,7 @@ def test_accidents_are_noticed(tmp_path):
     content, rng = file.read_bytes(), np.random.default_rng(0)
     unchanged = 0
     for _ in range(2500):
-        altered = spoilt(content, rng)
+        altered = altered_bytes(content, rng)
         if altered == content:
             unchanged += 1
         else:
@@ -812,8 +713,10 @@ def test_forgeries_are_refused_or_tested_with(test, data, tmp_path):
     (header, tensors), rng = pieces(file), np.random.default_rng(1)
     X, Y, outcomes = data(8, 2), data(7, 3), []
     for number in range(350):
-        parts = (mutated(header, rng), tensors) if number % 3 else (header, mutated_tensors(tensors, rng))
-        file.write_bytes(signed(*parts))
+        forged = (
+            (altered_tree(header, rng, ODD_PARTS), tensors) if number % 3 else (header, altered_tensors(tensors, rng))
+        )
+        file.write_bytes(signed(*forged))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
