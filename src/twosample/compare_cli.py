@@ -104,15 +104,15 @@ def run(
             device=device,
             progress=_progress(quiet),
         )
-        facts = {"reference": reference, "seed": seed}
-        if report is not None:
+        facts = {"reference": reference, "seed": seed} | ({} if report is None else {"report": report})
+        typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
+    if report is not None:
+        with sentences(interrupted=f"{report} was not written."):
             from .comparison_report import write_comparison_report
 
             again = {"Command": _command(context, seed), "Seed": seed}
             options: dict[str, Any] = {"reference": reference, "facts": again, "rng": seed}
             write_comparison_report(comparison, report, progress=_progress(quiet), **options)
-            facts["report"] = report
-        typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
     if comparison.unfinished:
         done, count = len(comparison), len(comparison.names)
         typer.echo(f"interrupted: {done} of {count} samples have been compared.", err=True)
