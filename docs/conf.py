@@ -36,6 +36,9 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_sidebars: dict[str, list[str]] = {
+    page: [] for page in ("quickstart", "extending", "changelog")
+}  # they stand alone
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "header_links_before_dropdown": 8,
