@@ -27,6 +27,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import chdir
 from datetime import UTC, datetime
 from importlib.metadata import version
 from multiprocessing.connection import Connection
@@ -53,8 +54,7 @@ def opened(door: str) -> Door:
 
 def work(door: str, seed: int, first: int, last: int, connection: Connection) -> None:
     """Judge cases `first` to `last` - 1 and tell of each before and after it."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         judge = opened(door)
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
@@ -66,7 +66,6 @@ def work(door: str, seed: int, first: int, last: int, connection: Connection) ->
             connection.send((number, case.kind, attempt(judge, case)))
             signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send((last, "", f"{time.process_time()}"))
-        os.chdir("/")
 
 
 def attempt(door: Door, case: Case) -> str:
@@ -162,11 +161,8 @@ def keep(door: str, seed: int, number: int, ended: str) -> None:
     """Write a case that failed to fuzz/found/."""
     folder = FOUND / f"{door}-{seed}-{number}"
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as empty:
-        here = Path.cwd()
-        os.chdir(empty)
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
         case = opened(door).case(generator(door, seed, number))
-        os.chdir(here)
     for name, content in case.files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
@@ -221,6 +217,15 @@ def fill_in(page: Path) -> None:
     page.write_text(text)
 
 
+def again(door: str, seed: int, number: int) -> None:
+    """Show a case and how it ends, with its traceback."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        judge = opened(door)
+        case = judge.case(generator(door, seed, number))
+        print(case)
+        print(outcome(judge, case))
+
+
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}  # for the children
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -233,19 +238,15 @@ def main() -> None:
     if asked.summary:
         fill_in(README)
         return
+    faults = 0
     for door in asked.doors:
         if asked.only is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                os.chdir(folder)
-                judge = opened(door)
-                case = judge.case(generator(door, asked.seed, asked.only))
-                print(case)
-                print(outcome(judge, case))
-                os.chdir("/")
+            again(door, asked.seed, asked.only)
             continue
         record = run(door, asked.cases, asked.seed)
+        faults += sum(count for end, count in record["outcomes"].items() if end not in (ACCEPTED, REFUSED))
         print(door, record["outcomes"], f"{record['cpu_seconds']} seconds")
-    sys.exit(0)
+    sys.exit(1 if faults else 0)
 
 
 if __name__ == "__main__":
