@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -256,9 +258,12 @@ def test_folders_of_pictures(folder):
 
 
 def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
-    monkeypatch.setattr("twosample.opening.available_memory", lambda: 100)
+    monkeypatch.setattr("twosample.opening.available_memory", lambda: 2000)
     x, y = open_pair("x.parquet", "y.csv", Reading())
     assert isinstance(x, Stream) and not isinstance(y, Stream)
+    monkeypatch.setattr("twosample.opening.available_memory", lambda: 100)
+    with pytest.raises(InputError, match=r"y\.csv is larger than the free memory; convert it to Parquet"):
+        open_pair("x.parquet", "y.csv", Reading())
     with pytest.raises(InputError, match=r"y\.csv cannot be read in parts"):
         open_pair("x.parquet", "y.csv", Reading(stream=True))
 
@@ -266,3 +271,22 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
 def test_groups_are_parsed():
     assert Groups.parse("group") == Groups("group")
     assert Groups.parse("group=a, b") == Groups("group", ("a", "b"))
+
+
+# The page
+
+PAGE = Path(__file__).parents[1] / "docs" / "files.md"
+
+
+def test_the_page_gives_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert results.attempted > 5 and results.failed == 0
+    blocks = re.findall(r"```console\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    commands = [part for block in blocks for part in block.split("$ twosample ")[1:]]
+    assert len(commands) == 6
+    for command in commands:
+        line, _, shown = command.partition("\n")
+        done = CliRunner().invoke(cli.build(), shlex.split(line))
+        assert (done.output + done.stderr * (not done.output)).strip() == shown.strip()
+        assert done.exit_code == (2 if shown.startswith("error") else 0)

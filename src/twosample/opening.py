@@ -102,6 +102,8 @@ def _opened(path: str, reading: Reading, rules: Columns) -> Stream | Source:
     stream = reading.stream
     if stream is None:
         stream = maker is not None and _size(path) > available_memory() // 4
+    if maker is None and not stream and _size(path) > available_memory():
+        raise InputError(f"{path} is larger than the free memory; convert it to Parquet, which is read in parts.")
     if not stream:
         return read_source(path, rules, resize=reading.resize, progress=reading.progress)
     if maker is None:

@@ -389,6 +389,8 @@ def label(value: Any) -> str:
         return str(value).lower()  # as text files have it
     if isinstance(value, float) and value.is_integer():
         return str(int(value))  # 1.0 and 1 are one: pandas makes floats of integers where something was missing once
+    if isinstance(value, datetime) and value.tzinfo is None and value.time() == time():
+        value = value.date()  # CSV files have no other way to write a midnight
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
