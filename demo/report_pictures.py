@@ -1,8 +1,8 @@
 """Makes docs/images/report-*.png: four reports on a desktop and on a phone, in light and in dark.
 
-Run it from the root of the checkout as `python demo/report_pictures.py`, or with the names of some reports (table, blob,
-digits, compare). It takes chromium, and for the digits TWOSAMPLE_DATA, a folder with real and generated ones. Look at
-what it makes.
+Run it from the root of the checkout as `python demo/report_pictures.py`, or with the names of some reports (table,
+blob, digits, compare). It takes chromium, and for the digits TWOSAMPLE_DATA, a folder with real and generated ones.
+Look at what it makes.
 """
 
 from __future__ import annotations
