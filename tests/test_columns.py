@@ -15,7 +15,9 @@ import torch
 
 import twosample
 from twosample import Columns, InputError, Stream, as_samples, explain, load, two_sample_test
+from twosample.cluster import HERE
 from twosample.samples import Scaling
+from twosample.streams import embed_streams, starting_rows, survey, training_rows
 
 NONE = Columns()
 TABLES = pytest.mark.parametrize(
@@ -407,3 +409,35 @@ def test_an_iterator_that_was_kept_is_not_read_by_other_rules():
     quick(stream, Y, Columns(missing="drop"))
     with pytest.raises(InputError, match=r"kept as they were read first, with Columns\(.*missing='drop'\)"):
         quick(stream, Y, Columns(missing="indicator"))
+
+
+@pytest.mark.parametrize("missing", ["drop", "indicator"])
+@pytest.mark.parametrize("trains", [True, False])
+def test_workers_see_the_same_rows(tmp_path, monkeypatch, missing, trains):
+    for name, frame in (("x", X), ("y", Y)):
+        pl.from_pandas(frame).write_parquet(tmp_path / f"{name}.parquet")
+    monkeypatch.setattr("twosample.files._PART", 16)  # parts of some rows
+    pair = [Stream.parquet(tmp_path / f"{name}.parquet") for name in "xy"]
+    assert len(pair[0].partitions) > 3
+    generator = torch.Generator().manual_seed(0)
+    pick = training_rows(0.5, generator, 2**30) if trains else starting_rows(generator, 2**30)
+    found = survey(*pair, pick, columns=Columns(missing=missing))
+    here, there = (
+        embed_streams(
+            *pair,
+            found,
+            found.scaling,
+            lambda points: (points,),
+            torch.Generator().manual_seed(1),
+            device=torch.device("cpu"),
+            memory=2**14,
+            workers=workers,
+        )
+        for workers in (None, HERE)
+    )
+    assert here.sizes == there.sizes == found.tested and here.dropped == found.dropped
+    assert torch.equal(here.parts[0], there.parts[0])
+    whole = as_samples(X, Y, columns=Columns(missing=missing))
+    expected = found.scaling.apply(whole)
+    if not trains:
+        torch.testing.assert_close(here.parts[0], expected.pooled(), atol=1e-6, rtol=0)
