@@ -156,8 +156,8 @@ def run(
     matched by name; arrays (NPY or NPZ; data.npz::images picks one array of several); folders of PNG or JPEG files of
     one size; or what a SQLite database gives for a table or a query (shop.db::orders, shop.db::SELECT ...).
 
-    Nothing is guessed about missing values, dates and text: without --missing, --type or --drop they are errors that
-    name file, line and column.
+    Nothing is guessed about missing values, dates, and text of many values: without --missing, --type or --drop they
+    are errors that name file, line and column.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
 
