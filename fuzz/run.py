@@ -116,7 +116,9 @@ def add_record(
         "cpu_seconds": round(seconds, 1),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {name: version(name) for name in ("numpy", "polars", "safetensors", "torch", "typer")}
+        "versions": {
+            name: version(name).partition("+")[0] for name in ("numpy", "polars", "safetensors", "torch", "typer")
+        }
         | {"python": platform.python_version()},
     }
     with RUNS.open("a") as stream:
