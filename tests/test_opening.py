@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import json
 import re
 import shlex
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +15,15 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from twosample import Columns, InputError, cli, two_sample_test
+from twosample import Columns, InputError, cli, textfiles, two_sample_test
 from twosample.cli_files import columns_from
+from twosample.files import read_source
 from twosample.opening import Groups, Reading, open_file, open_pair
 from twosample.streams import Stream
 
@@ -122,7 +128,7 @@ def test_codes_are_read_as_they_are_written(folder):
         (["--resize", "8x8"], "x.csv is no folder of pictures"),
         (["--resize", "8"], "--resize is '8'; give width and height"),
         (["--by", "zip"], "takes both samples from one file; leave out y.csv"),
-        (["--stream"], "x.csv cannot be read in parts|values of type Date"),
+        (["--stream"], "x.csv has values of type Date in column 'when'"),
     ],
 )  # fmt: skip
 def test_errors_name_file_line_and_column(folder, words, message):
@@ -213,17 +219,20 @@ def test_an_array_has_no_groups(folder):
 
 def test_parts_give_what_memory_gives(folder):
     pl.from_pandas(X).write_ipc("x.arrow")
+    Y.to_csv("y.tsv.gz", index=False, sep="\t")
     words = ["--drop", "id,when", "--missing", "indicator"]
     expected = asked("x.parquet", "y.parquet", *words)
-    for pair in (["x.parquet", "y.parquet"], ["x.arrow", "y.parquet"]):
+    for pair in (["x.parquet", "y.parquet"], ["x.arrow", "y.parquet"], ["x.csv", "y.tsv.gz"]):
         found = asked(*pair, *words, "--stream")
         assert (found["pvalue"], found["rows"]) == (expected["pvalue"], [50, 40])
         assert found["statistic"] == pytest.approx(expected["statistic"], abs=1e-6)
 
 
 @pytest.mark.parametrize("missing", ["drop", "indicator"])
-def test_groups_in_parts(folder, missing):
-    words = ["both.parquet", "--by", "group", "--columns", "age,zip", "--missing", missing]
+@pytest.mark.parametrize("file", ["both.parquet", "both.csv"])
+def test_groups_in_parts(folder, file, missing, monkeypatch):
+    monkeypatch.setattr(textfiles, "PIECE", 500)
+    words = [file, "--by", "group", "--columns", "age,zip", "--missing", missing]
     expected, found = asked(*words), asked(*words, "--stream")
     assert (found["pvalue"], found["sizes"], found["dropped"]) == (
         expected["pvalue"],
@@ -237,6 +246,20 @@ def test_errors_in_parts_name_the_file(folder):
     done = call("test", "x.parquet", "y.parquet", "--columns", "age", "--stream", *QUICK, code=2)
     assert done.stderr.startswith(f"error: x.parquet contains {X['age'].isna().sum()} missing values (first at row ")
     assert "--missing drop" in done.stderr
+
+
+def test_parts_of_text_leave_nothing_behind(folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    (folder / "tmp").mkdir()
+    stream = open_file("x.csv", stream=True)
+    assert len(stream) == 50 and len(list((folder / "tmp").glob("*/*.parquet"))) == 1
+    del stream
+    gc.collect()
+    assert not list((folder / "tmp").iterdir())
+    Path("bad.csv").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(InputError, match="line 3"):
+        open_file("bad.csv", stream=True)
+    assert not list((folder / "tmp").iterdir())
 
 
 def test_a_stream_of_arrow_has_no_parts(folder):
@@ -259,13 +282,57 @@ def test_folders_of_pictures(folder):
 
 def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
     monkeypatch.setattr("twosample.opening.available_memory", lambda: 2000)
-    x, y = open_pair("x.parquet", "y.csv", Reading())
-    assert isinstance(x, Stream) and not isinstance(y, Stream)
-    monkeypatch.setattr("twosample.opening.available_memory", lambda: 100)
-    with pytest.raises(InputError, match=r"y\.csv is larger than the free memory; convert it to Parquet"):
-        open_pair("x.parquet", "y.csv", Reading())
-    with pytest.raises(InputError, match=r"y\.csv cannot be read in parts"):
-        open_pair("x.parquet", "y.csv", Reading(stream=True))
+    Y.to_json("y.jsonl", orient="records", lines=True, date_format="iso")
+    Y.iloc[:2].to_json("few.jsonl", orient="records", lines=True, date_format="iso")
+    assert all(isinstance(sample, Stream) for sample in open_pair("x.parquet", "y.csv", Reading()))
+    assert not isinstance(open_file("few.jsonl"), Stream)
+    with pytest.raises(InputError, match=r"y\.jsonl is larger than the free memory; convert it to Parquet"):
+        open_pair("x.parquet", "y.jsonl", Reading())
+    with pytest.raises(InputError, match=r"y\.jsonl cannot be read in parts"):
+        open_pair("x.parquet", "y.jsonl", Reading(stream=True))
+
+
+CELLS = ["", "1", "2.5", "007", " 3 ", "nan", "NA", "true", "False", "2024-01-31", "x", '"a,b"', '"two\nlines"', "é"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(st.tuples(*[st.sampled_from(CELLS)] * 3), min_size=1, max_size=12),
+    few=st.lists(st.sampled_from(CELLS), min_size=1, max_size=3),
+    piece=st.integers(1, 60),
+)
+def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece):
+    cells = [[cell if cell in few else few[0] for cell in row] for row in rows]  # so that columns have types
+    raw = "\n".join(["a, b ,c", *map(",".join, cells)]).encode() + b"\n"
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = Path(folder) / "t.csv"
+        file.write_bytes(raw)
+        rules = Columns(kinds={"c": "category"})
+        try:
+            expected = read_source(file, rules).data
+        except InputError as error:
+            expected = str(error)
+        patch.setattr(textfiles, "PIECE", piece)
+        ticks: list[str] = []
+        try:
+            found = pl.concat(
+                list(textfiles.text_parts(file, rules, separator=",", tick=ticks.append)), how="vertical_relaxed"
+            )
+        except InputError as error:
+            found = str(error)
+    if isinstance(expected, str):
+        assert found == expected
+    else:
+        assert_frame_equal(found, expected)
+        assert ticks.count("rows") == ticks.count("types of columns") > 0
+
+
+@pytest.mark.parametrize("piece", [1, 7, 30, 10_000])
+def test_errors_in_parts_of_text_name_the_line(folder, piece, monkeypatch):
+    monkeypatch.setattr(textfiles, "PIECE", piece)
+    Path("bad.csv").write_text("a,b\n1,2\n\n3,4\n5,6\n7\n8,9\n")
+    with pytest.raises(InputError, match=r"bad\.csv, line 6: 1 field where the header has 2"):
+        list(textfiles.text_parts(Path("bad.csv"), Columns(), separator=",", tick=str))
 
 
 def test_groups_are_parsed():

@@ -21,7 +21,7 @@ from .filehandles import is_zipped, opened, polars_for, told_about, unheard
 from .images import picture_parts, read_pictures
 from .reading import AS_FOUND, Source
 from .records import Records, read_json_lines, read_query
-from .textfiles import line_of, read_text
+from .textfiles import SEPARATORS, line_of, read_text
 
 if TYPE_CHECKING:
     import polars
@@ -287,7 +287,7 @@ def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
     return lazy if columns is None else lazy.select(columns)
 
 
-_CSV, _TSV = partial(_read_text, separator=","), partial(_read_text, separator="\t")
+_CSV, _TSV = (partial(_read_text, separator=SEPARATORS[ending]) for ending in (".csv", ".tsv"))
 _READERS: dict[str, Callable[[io.BufferedReader, Path, Columns], tuple[Table, Place]]] = {
     ".csv": _CSV,
     ".csv.gz": _CSV,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from . import textfiles
+from ._progress import bar
 from .columns import Columns
 from .errors import InputError
+from .filehandles import is_zipped
 from .files import ending_of, read_source
 from .images import picture_parts
 from .reading import AS_FOUND, Source, count, label, listed
 from .streams import Stream
 
+_COMPRESSED = 4  # times as large is a table once it is no longer compressed
 _MOST_GROUPS = 1000  # for an answer before memory is full of them
 
 
@@ -119,20 +126,50 @@ def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] 
     """What makes a stream of the file, if its kind can be read in parts."""
     if os.path.isdir(path):
         return lambda: Stream(picture_parts(Path(path), reading.resize))
+    ending = ending_of(Path(path))
+    if (separator := textfiles.SEPARATORS.get(ending.removesuffix(".gz"))) is not None:
+        return lambda: _text_stream(Path(path), rules, separator, reading.progress)
     return {
         ".npy": lambda: Stream.npy(path),
         ".parquet": lambda: Stream.parquet(path, rules.keep),
         ".pq": lambda: Stream.parquet(path, rules.keep),
         ".arrow": lambda: Stream.parquet(path, rules.keep),
         ".feather": lambda: Stream.parquet(path, rules.keep),
-    }.get(ending_of(Path(path)))
+    }.get(ending)
+
+
+def _text_stream(file: Path, rules: Columns, separator: str, progress: bool) -> Stream:
+    """A text file in parts, by way of Parquet files in a temporary folder: text would be parsed in every pass."""
+    folder = Path(tempfile.mkdtemp(prefix="twosample-"))
+    pieces = 2 * (1 + (_size(str(file)) // textfiles.PIECE))  # in two passes
+    try:
+        with bar(f"reading {file.name}", pieces, progress) as tick:
+            parts = enumerate(textfiles.text_parts(file, rules, separator=separator, tick=tick))
+            written = [_parquet(part, folder / f"{number}.parquet") for number, part in parts]
+        stream = Stream.parquet(written)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    stream._remove = weakref.finalize(stream, shutil.rmtree, folder, ignore_errors=True)
+    return stream
+
+
+def _parquet(part: Any, file: Path) -> Path:
+    try:
+        part.write_parquet(file)
+    except OSError as error:
+        raise InputError(
+            f"parts of a text file cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
+            "folder with more room, or convert the file to Parquet."
+        ) from error
+    return file
 
 
 def _size(path: str) -> int:
-    """Bytes of a file, or of the pictures of a folder, which are larger in memory."""
+    """Bytes of a file, or of the pictures of a folder, which are larger in memory as compressed text is."""
     if os.path.isdir(path):
         return sum(part.rows * part.form.bytes for part in picture_parts(Path(path)))
-    return os.path.getsize(path) if os.path.isfile(path) else 0
+    return (os.path.getsize(path) if os.path.isfile(path) else 0) * (_COMPRESSED if is_zipped(Path(path)) else 1)
 
 
 def available_memory() -> int:

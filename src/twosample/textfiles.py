@@ -8,25 +8,106 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._progress import Tick
 from .columns import Columns
 from .errors import InputError
-from .filehandles import opened, polars_for, sentence
+from .filehandles import opened, polars_for, sentence, told_about
 
 if TYPE_CHECKING:
     import polars
+
+PIECE = 2**25
+"""Bytes of a text file that are read at a time where it is read in parts."""
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+"""What stands between fields, by the ending of a file."""
 
 _MISSING = ["", "NA", "N/A", "null", "NULL"]
 
 
 def read_text(stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str) -> polars.DataFrame:
     """The table in a text file; columns that are to be categories are what is written there, "02139" too."""
+    return _parsed(_with_newlines(stream.read()), file, rules, separator)
+
+
+def text_parts(file: Path, rules: Columns, *, separator: str, tick: Tick) -> Iterator[polars.DataFrame]:
+    """The table in a text file, some rows at a time; together they are what `read_text` gives.
+
+    The type of a column is that of all its values, so the first part comes after a pass over the whole file.
+    """
+    seen: dict[str, set[Any]] = {}
+    for part in _pieces(file, rules, separator, {}):
+        tick("types of columns")
+        for column in part:
+            if column.null_count() < len(column):  # else it may be anything
+                seen.setdefault(column.name, set()).add(column.dtype)
     pl = polars_for(file)
-    raw = _with_newlines(stream.read())
+    types = {name: _common(pl, found) for name, found in seen.items()}
+    for part in _pieces(file, rules, separator, types):
+        tick("rows")
+        yield part
+
+
+def _common(pl: Any, types: set[Any]) -> Any:
+    """The type of a column whose parts seem to be of these types: what is not all numbers is text."""
+    if len(types) == 1:
+        return next(iter(types))
+    return pl.Float64 if all(kind.is_numeric() for kind in types) else pl.String
+
+
+def _pieces(file: Path, rules: Columns, separator: str, types: Mapping[str, Any]) -> Iterator[polars.DataFrame]:
+    """A text file in parts, each parsed by itself but for the `types` of columns that are known."""
+    with opened(file) as stream, told_about(file):
+        head, lines = b"", 0
+        for raw in _cut(stream):
+            if not head:
+                head = raw[: _end_of_header(raw)]
+                yield _parsed(raw, file, rules, separator, types)
+            else:
+                yield _parsed(head + raw, file, rules, separator, types, lines - head.count(b"\n"))
+            lines += raw.count(b"\n")
+
+
+def _cut(stream: io.BufferedReader) -> Iterator[bytes]:
+    """The text, cut where a line ends that is no part of a quotation."""
+    rest = b""
+    while block := stream.read(PIECE):
+        rest += block
+        end = rest.rfind(b"\n") + 1
+        while end and rest.count(b'"', 0, end) % 2:
+            end = rest.rfind(b"\n", 0, end - 1) + 1
+        if end:
+            yield rest[:end]
+            rest = rest[end:]
+    if rest:
+        yield rest
+
+
+def _end_of_header(raw: bytes) -> int:
+    """Where the first line with text ends, a quotation in it being a part of it."""
+    end = 0
+    while True:
+        end = raw.find(b"\n", end) + 1
+        if not end:
+            return len(raw)
+        if raw[:end].strip() and raw.count(b'"', 0, end) % 2 == 0:
+            return end
+
+
+def _parsed(
+    raw: bytes, file: Path, rules: Columns, separator: str, types: Mapping[str, Any] | None = None, before: int = 0
+) -> polars.DataFrame:
+    """The table in some text; of `types`, those that are known, and so many lines of the file stand `before` it."""
+    pl = polars_for(file)
+    known = {} if types is None else types
     header = _header(raw, file, separator)
-    written = [name for name in _first(raw, separator) if rules.kind_of(name.strip()) == "category"]
+    fields = _first(raw, separator)
+    written = [name for name in fields if rules.kind_of(name.strip()) == "category"]
+    text = [name for name in fields if known.get(name.strip()) == pl.String]
     try:
         table = pl.read_csv(
             raw,
@@ -34,21 +115,24 @@ def read_text(stream: io.BufferedReader, file: Path, rules: Columns, *, separato
             infer_schema_length=None,  # a column is what all of its values are, not what the first hundred seem
             null_values=_MISSING,
             try_parse_dates=True,
-            schema_overrides=dict.fromkeys(written, pl.String),
+            schema_overrides=dict.fromkeys([*written, *text], pl.String),
         )
     except pl.exceptions.PolarsError as error:
-        _scan(raw, file, separator, len(header))  # says which line, if it is a matter of lines
+        _scan(raw, file, separator, len(header), before)  # says which line, if it is a matter of lines
         if _has_two_readings(raw):
             raise _in_two_ways(file) from error
         raise
     if (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
         # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
-        rows, blank = _scan(raw, file, separator, len(header))
+        rows, blank = _scan(raw, file, separator, len(header), before)
         if [name.strip() for name in table.columns] != header or rows != table.height:
             raise _in_two_ways(file)
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
-    typed = [_typed(pl, column, column.name in written).alias(column.name.strip()) for column in table]
+    typed = [
+        _typed(pl, column, column.name in written, known.get(column.name.strip())).alias(column.name.strip())
+        for column in table
+    ]
     return table.select(typed)  # type: ignore[no-any-return]
 
 
@@ -127,10 +211,10 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
     return names
 
 
-def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list[int]]:
+def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tuple[int, list[int]]:
     """How many data rows there are, and which, counted from 0, are blank lines.
 
-    A row with more or fewer fields than the header is refused.
+    A row with more or fewer fields than the header is refused; so many lines of the file stand `before` the text.
     """
     rows = _rows(raw, separator)
     blank: list[int] = []
@@ -140,7 +224,7 @@ def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list
             if row and len(row) != width:
                 fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
                 raise InputError(
-                    f"{file}, line {rows.line_num}: {fields} where the header has {width}; "
+                    f"{file}, line {before + rows.line_num}: {fields} where the header has {width}; "
                     "mend that line (a value that contains the separator needs quotes around it)."
                 )
             if not row:
@@ -148,30 +232,36 @@ def _scan(raw: bytes, file: Path, separator: str, width: int) -> tuple[int, list
             if row or count >= 0:
                 count += 1
     except csv.Error as error:
-        raise InputError(f"{file}, line {rows.line_num}: {sentence(error)} Is a quotation mark left open?") from error
+        line = before + rows.line_num
+        raise InputError(f"{file}, line {line}: {sentence(error)} Is a quotation mark left open?") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text (after line {rows.line_num}); save it as CSV in UTF-8.") from error
+        line = before + rows.line_num
+        raise InputError(f"{file} is not UTF-8 text (after line {line}); save it as CSV in UTF-8.") from error
     return max(count, 0), blank
 
 
-def _typed(pl: Any, column: polars.Series, as_written: bool) -> polars.Series:
+def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> polars.Series:
     """A text column whose values are numbers or booleans but for blanks around them, or nan, as what it means.
 
-    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables.
+    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables. If the type is
+    `known` it is that one.
     """
     if column.dtype != pl.String:
-        return column
+        return column if known is None else column.cast(known)
     text = column.str.strip_chars()
     text = text.set(text.is_in(_MISSING), None)
     if text.null_count() == len(text):
-        return text
+        return text if known is None else text.cast(known)
+    whole = text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1") if as_written else text
+    if known == pl.String:
+        return whole
     number = text.cast(pl.Float64, strict=False)
     if not as_written and number.null_count() == text.null_count():
         return number
     truth = text.str.to_lowercase()
     if truth.drop_nulls().is_in(["true", "false"]).all():
         return truth == "true"
-    return text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1") if as_written else text
+    return whole
 
 
 def _is_number(text: str) -> bool:
