@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import gc
+import io
 import json
 import re
 import shlex
@@ -295,13 +296,14 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
 CELLS = ["", "1", "2.5", "007", " 3 ", "nan", "NA", "true", "False", "2024-01-31", "x", '"a,b"', '"two\nlines"', "é"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     rows=st.lists(st.tuples(*[st.sampled_from(CELLS)] * 3), min_size=1, max_size=12),
     few=st.lists(st.sampled_from(CELLS), min_size=1, max_size=3),
     piece=st.integers(1, 60),
+    first=st.integers(1, 4),
 )
-def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece):
+def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece, first):
     cells = [[cell if cell in few else few[0] for cell in row] for row in rows]  # so that columns have types
     raw = "\n".join(["a, b ,c", *map(",".join, cells)]).encode() + b"\n"
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -313,6 +315,7 @@ def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece):
         except InputError as error:
             expected = str(error)
         patch.setattr(textfiles, "PIECE", piece)
+        patch.setattr(textfiles, "FIRST", first)
         ticks: list[str] = []
         try:
             found = pl.concat(
@@ -325,6 +328,31 @@ def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece):
     else:
         assert_frame_equal(found, expected)
         assert ticks.count("rows") == ticks.count("types of columns") > 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(cells=st.lists(st.sampled_from(CELLS), min_size=1, max_size=9), few=st.sets(st.sampled_from(CELLS), min_size=1))
+def test_a_column_of_text_is_what_all_of_its_values_are(cells, few):
+    kept = [cell if cell in few else min(few) for cell in cells]
+    raw = "\n".join(["a,b", *(f"{cell},0" for cell in kept)]).encode()
+    expected = read_bytes(raw)
+    for first in (1, 2, 5):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(textfiles, "FIRST", first)
+            found = read_bytes(raw)
+        assert type(found) is type(expected)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert_frame_equal(found, expected)
+
+
+def read_bytes(raw: bytes) -> pl.DataFrame | str:
+    stream = io.BufferedReader(io.BytesIO(raw))
+    try:
+        return textfiles.read_text(stream, Path("t.csv"), Columns(), separator=",")
+    except InputError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 30, 10_000])

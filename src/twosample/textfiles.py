@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PIECE = 2**25
 """Bytes of a text file that are read at a time where it is read in parts."""
 
+FIRST = 10_000
+"""Rows that are looked at first to find out what a column holds."""
+
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 """What stands between fields, by the ending of a file."""
 
@@ -109,14 +112,7 @@ def _parsed(
     written = [name for name in fields if rules.kind_of(name.strip()) == "category"]
     text = [name for name in fields if known.get(name.strip()) == pl.String]
     try:
-        table = pl.read_csv(
-            raw,
-            separator=separator,
-            infer_schema_length=None,  # a column is what all of its values are, not what the first hundred seem
-            null_values=_MISSING,
-            try_parse_dates=True,
-            schema_overrides=dict.fromkeys([*written, *text], pl.String),
-        )
+        table = _inferred(pl, raw, separator, dict.fromkeys([*written, *text], pl.String))
     except pl.exceptions.PolarsError as error:
         _scan(raw, file, separator, len(header), before)  # says which line, if it is a matter of lines
         if _has_two_readings(raw):
@@ -133,7 +129,37 @@ def _parsed(
         _typed(pl, column, column.name in written, known.get(column.name.strip())).alias(column.name.strip())
         for column in table
     ]
-    return table.select(typed)  # type: ignore[no-any-return]
+    return table.select(typed)
+
+
+def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> polars.DataFrame:
+    """The table in some text, where a column is what all of its values are, not what the first ones seem.
+
+    If all values can be read as what the first are, that is what they are. To look at each takes fifty times as long.
+    """
+
+    def read(rows: int | None) -> polars.DataFrame:
+        table: polars.DataFrame = pl.read_csv(
+            raw,
+            separator=separator,
+            infer_schema_length=rows,
+            null_values=_MISSING,
+            try_parse_dates=True,
+            schema_overrides=known,
+        )
+        return table
+
+    try:
+        table = read(FIRST)
+    except pl.exceptions.PolarsError:
+        return read(None)
+    settled = table.height <= FIRST or all(column.name in known or _tells(column) for column in table)
+    return table if settled else read(None)
+
+
+def _tells(column: polars.Series) -> bool:
+    """Whether its first rows tell what it holds: dates are read in more ways than one, and there may be nothing yet."""
+    return not column.dtype.is_temporal() and column.head(FIRST).null_count() < FIRST
 
 
 def _has_two_readings(raw: bytes) -> bool:
