@@ -642,7 +642,7 @@ def test_the_command_line_streams_files(ending, tmp_path, monkeypatch):
     original = module.Stream.__init__
     monkeypatch.setattr(module.Stream, "__init__", lambda self, parts: made.append(1) or original(self, parts))
     assert json.loads(call(*quick).stdout) == plain and not made
-    monkeypatch.setattr(module, "available_memory", lambda: 1000)
+    monkeypatch.setattr("twosample.opening.available_memory", lambda: 1000)
     assert json.loads(call(*quick).stdout) == plain and made
     made.clear()
     assert "explanation" in json.loads(call(*quick, "--explain").stdout) and not made  # it needs the rows
@@ -650,9 +650,9 @@ def test_the_command_line_streams_files(ending, tmp_path, monkeypatch):
 
 def test_the_command_line_says_what_cannot_be_streamed(tmp_path):
     np.save(tmp_path / "x.npy", normal(30))
-    (tmp_path / "x.csv").write_text("a\n1\n2\n")
-    npy, text = str(tmp_path / "x.npy"), str(tmp_path / "x.csv")
-    assert "--stream reads NPY and Parquet files" in call("test", text, npy, "--stream", code=2).stderr
+    np.savez(tmp_path / "x.npz", normal(30))
+    npy, several = str(tmp_path / "x.npy"), str(tmp_path / "x.npz")
+    assert "x.npz cannot be read in parts" in call("test", several, npy, "--stream", code=2).stderr
     assert "--explain needs the rows" in call("test", npy, npy, "--stream", "--explain", code=2).stderr
 
 

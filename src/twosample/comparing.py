@@ -429,7 +429,8 @@ def _permutations(
     """Those of the test, or more if so many samples take more and nobody asked; None where it has no use for them."""
     if not isinstance(test.calibration, Permutation | PairSwap):
         return None
-    own, least = test.calibration.permutations, math.ceil(growth(correction, count) / alpha - 1e-6) - 1
+    needed = min(growth(correction, count) / alpha, 2.0 * _MOST)  # an alpha of 5e-324 would need infinitely many
+    own, least = test.calibration.permutations, math.ceil(needed - 1e-6) - 1
     if own >= least:
         return own
     if not asked and least <= _MOST:
