@@ -1,6 +1,6 @@
 # make demo     run the library on the two pairs of tables in demo/, and write demo-report.html about the second
 # make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
-# make docs     build the site into build/docs (a quarter of a minute, offline, warnings are errors)
+# make docs     build the site into build/docs, offline, with warnings as errors, and run every example on it (minutes)
 # make check    format, lint, strict types, import layers; no tests
 # make bench    print how much faster than the usual ways, and what has become slower since the last time, then level
 #               and power (a quarter of an hour; make bench QUICK=1 prints a few ratios in a couple of minutes)
@@ -11,6 +11,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
+EXAMPLES := src or examples_give or shell_lines or gives_what_it_shows
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -39,6 +40,7 @@ test: $(INSTALLED)
 
 docs: $(INSTALLED)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k "$(EXAMPLES)"
 	@echo "Open build/docs/index.html in a browser."
 
 check: $(INSTALLED)
