@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from . import textfiles
 from ._progress import bar
 from .columns import Columns
 from .errors import InputError
@@ -23,6 +22,7 @@ from .files import ending_of, read_source
 from .images import picture_parts
 from .reading import AS_FOUND, Source, count, label, listed
 from .streams import Stream
+from .textfiles import PIECE, SEPARATORS, text_parts
 
 _COMPRESSED = 4  # times as large is a table once it is no longer compressed
 _MOST_GROUPS = 1000  # for an answer before memory is full of them
@@ -127,7 +127,7 @@ def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] 
     if os.path.isdir(path):
         return lambda: Stream(picture_parts(Path(path), reading.resize))
     ending = ending_of(Path(path))
-    if (separator := textfiles.SEPARATORS.get(ending.removesuffix(".gz"))) is not None:
+    if (separator := SEPARATORS.get(ending.removesuffix(".gz"))) is not None:
         return lambda: _text_stream(Path(path), rules, separator, reading.progress)
     return {
         ".npy": lambda: Stream.npy(path),
@@ -141,10 +141,10 @@ def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] 
 def _text_stream(file: Path, rules: Columns, separator: str, progress: bool) -> Stream:
     """A text file in parts, by way of Parquet files in a temporary folder: text would be parsed in every pass."""
     folder = Path(tempfile.mkdtemp(prefix="twosample-"))
-    pieces = 2 * (1 + (_size(str(file)) // textfiles.PIECE))  # in two passes
+    pieces = 2 * (1 + (_size(str(file)) // PIECE))  # in two passes
     try:
         with bar(f"reading {file.name}", pieces, progress) as tick:
-            parts = enumerate(textfiles.text_parts(file, rules, separator=separator, tick=tick))
+            parts = enumerate(text_parts(file, rules, separator=separator, tick=tick))
             written = [_parquet(part, folder / f"{number}.parquet") for number, part in parts]
         stream = Stream.parquet(written)
     except BaseException:
