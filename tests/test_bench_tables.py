@@ -321,7 +321,7 @@ def test_every_committed_difference_beyond_two_standard_errors_has_its_reason(co
     for shown in EXPERIMENTS.values():
         for recipe in RECIPES:
             for found in tables.entries(shown, store.records(*tables.homes(shown)), recipe):
-                if found.far:
+                if found.far and shown.kind == "power":  # a level is compared with 0.05, not with another one
                     assert reason(shown.name, found.row, found.method, recipe) != UNKNOWN, (shown.name, found)
 
 
