@@ -11,8 +11,6 @@ import dataclasses
 import functools
 import json
 import math
-import secrets
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ._console import sentences as _sentences
-from ._progress import wanted
 from ._version import __version__
 from .errors import InputError
 
@@ -31,44 +28,33 @@ except ImportError:  # main() says what to install; annotations are not evaluate
     typer = None  # type: ignore[assignment]
 else:  # what several commands take
     from .cli_files import By, Drop, Keep, Missing, Resize, Types, columns_from, reading_from
+    from .cli_shared import (
+        Alpha,
+        AsJson,
+        Device,
+        Explain,
+        FailOnReject,
+        InParts,
+        Method,
+        Permutations,
+        Quiet,
+        Report,
+        Scheduler,
+        Seed,
+        TrainFraction,
+        command_line,
+        fact_lines,
+        finite,
+        read_in_parts,
+        seed_or_new,
+        shows_progress,
+    )
 
     A = Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")]
     B = Annotated[
         str | None,
         typer.Argument(metavar="B", help="The file with the other; none if --by finds both in A.", show_default=False),
     ]
-    Method = Annotated[
-        str, typer.Option(metavar="NAME", help="How to test: 'auto', or a name that 'twosample methods' lists.")
-    ]
-    Alpha = Annotated[float, typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to.")]
-    Permutations = Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", help="Shuffles to compare with; by default as many as the method asks."),
-    ]
-    TrainFraction = Annotated[
-        float | None,
-        typer.Option(metavar="PART", help="The part of each sample to learn from; by default the method's."),
-    ]
-    Seed = Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown.")
-    ]
-    Device = Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")]
-    Scheduler = Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT."),
-    ]
-    InParts = Annotated[
-        bool,
-        typer.Option("--stream", help="Read files in parts; by default those that fill the memory."),
-    ]
-    Explain = Annotated[bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")]
-    Report = Annotated[
-        str | None,
-        typer.Option("--report", metavar="FILE", help="Write an HTML page that shows all of this, and more."),
-    ]
-    FailOnReject = Annotated[bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")]
-    AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
-    Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
 
 if TYPE_CHECKING:
     from .opening import Reading
@@ -98,7 +84,7 @@ def build() -> typer.Typer:
     app.command("plan")(plan)
     app.command("methods")(methods)
     from .bench import bench_cli  # here, since it takes typer
-    from .compare_cli import run as compare  # the same, and the options above
+    from .compare_cli import run as compare  # the same
 
     app.command("compare")(compare)
     app.add_typer(bench_cli.build(), name="bench")
@@ -174,7 +160,9 @@ def run(
     """
     with _sentences(a, b or a):
         columns = columns_from(keep, drop, types, missing)
-        reading = reading_from(columns, by, resize, _in_parts(stream, explain, report), progress=_progress(quiet))
+        reading = reading_from(
+            columns, by, resize, read_in_parts(stream, explain, report), progress=shows_progress(quiet)
+        )
         result, facts = _tested(
             a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading, scheduler
         )
@@ -218,7 +206,7 @@ def fit(
       twosample fit real.npy generated.npy -o kernel.safetensors --seed 0
     """
     with _sentences(a, b or a, interrupted=f"{output} was not written."):
-        seed = _seed(seed)
+        seed = seed_or_new(seed)
         from .api import resolve
         from .methods import choose
         from .opening import name_of, open_pair
@@ -227,10 +215,10 @@ def fit(
 
         writable(output)  # or all that is learned would be for nothing
         columns = columns_from(keep, drop, types, missing)
-        X, Y = open_pair(a, b, reading_from(columns, by, resize, stream or None, progress=_progress(quiet)))
+        X, Y = open_pair(a, b, reading_from(columns, by, resize, stream or None, progress=shows_progress(quiet)))
         name = choose(known_rows(X), known_rows(Y))[0] if method == "auto" else method
         test = resolve(name, permutations=permutations)
-        fitted = test.fit(X, Y, rng=seed, device=device, progress=_progress(quiet), columns=columns)
+        fitted = test.fit(X, Y, rng=seed, device=device, progress=shows_progress(quiet), columns=columns)
         facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "method": name, "seed": seed}
         fitted.save(output, notes=facts)
         facts |= {"dropped": list(fitted.dropped)}
@@ -238,13 +226,13 @@ def fit(
         if as_json:
             training = None if log is None else dataclasses.asdict(log) | {"steps": log.steps}
             record = facts | {"output": output, "train_sizes": fitted.train_sizes, "training": training}
-            typer.echo(json.dumps(_finite(record), allow_nan=False))
+            typer.echo(json.dumps(finite(record), allow_nan=False))
             return
         rows = [len(X), len(Y)] if fitted.train_sizes is None else list(fitted.train_sizes)
         typer.echo(f"{output} holds {name}, fitted on {_both(rows)} rows.")
         if not quiet:
             trained = {} if log is None else {"training": f"{log.stopped}, in {log.seconds:.1f} seconds"}
-            typer.echo(_lines(_sources(facts) | trained | {"seed": seed}))
+            typer.echo(fact_lines(_sources(facts) | trained | {"seed": seed}))
 
 
 def apply(
@@ -280,14 +268,14 @@ def apply(
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
     with _sentences(a, b or a):
-        in_parts = _in_parts(stream, explain, report)
+        in_parts = read_in_parts(stream, explain, report)
         from .api import resolve
         from .saving import read
 
         fitted, provenance = read(kernel, device=device)
         spec = resolve(fitted.spec, permutations=permutations)
-        test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=_progress(quiet))
-        reading = reading_from(fitted.schema.rules, by, resize, in_parts, progress=_progress(quiet))
+        test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=shows_progress(quiet))
+        reading = reading_from(fitted.schema.rules, by, resize, in_parts, progress=shows_progress(quiet))
         result, facts = _on_files(a, b, test, alpha, seed, scheduler, reading)
         _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
@@ -334,7 +322,7 @@ def plan(
         if not 0 < power < 1:
             raise InputError(f"--power is {power:g}; it must lie between 0 and 1, such as 0.9.")
         columns = columns_from(keep, drop, types, missing)
-        reading = reading_from(columns, by, resize, False, progress=_progress(quiet))
+        reading = reading_from(columns, by, resize, False, progress=shows_progress(quiet))
         result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading)
         if (problem := _too_few(result, alpha)) is not None:
             raise InputError(problem)
@@ -364,7 +352,7 @@ def plan(
             "smallest_mmd2": effect.mmd2,
         }
         if as_json:
-            typer.echo(json.dumps(_finite(record), allow_nan=False))
+            typer.echo(json.dumps(finite(record), allow_nan=False))
         else:
             typer.echo(_needs(record))
             if not quiet:
@@ -407,7 +395,7 @@ def _tested(
         permutations=permutations,
         train_fraction=train_fraction,
         device=device,
-        progress=_progress(quiet),
+        progress=shows_progress(quiet),
         columns=reading.rules,
     )
     return _on_files(a, b, test, alpha, seed, scheduler, reading)
@@ -425,7 +413,7 @@ def _on_files(
     """What `test` gives for two files, and what it was asked."""
     if not 0 < alpha < 1:
         raise InputError(f"--alpha is {alpha:g}; it must lie between 0 and 1, such as 0.05.")
-    seed = _seed(seed)
+    seed = seed_or_new(seed)
     from .cluster import connected
     from .opening import name_of, open_pair
 
@@ -434,28 +422,6 @@ def _on_files(
         result = test(X, Y, rng=seed, client=client)
     facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "dropped": list(result.dropped)}
     return result, facts | {"method": result.method, "alpha": alpha, "seed": seed}
-
-
-def _seed(seed: int | None) -> int:
-    """The seed that was asked for, or a new one."""
-    if seed is not None and seed < 0:
-        raise InputError(f"--seed is {seed}; it must not be negative.")
-    return secrets.randbelow(2**32) if seed is None else seed
-
-
-def _progress(quiet: bool) -> bool:
-    return wanted(None) and not quiet
-
-
-def _in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:
-    """Whether files are read in parts; None leaves it to their size. A page that cannot be written is an error now."""
-    if report is not None:
-        from .page import ready
-
-        ready(report)
-    if stream and explain:
-        raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
-    return False if explain else stream or None
 
 
 def _show(
@@ -475,42 +441,26 @@ def _show(
     if explain:
         from .explain import explain as explained
 
-        explanation = explained(result, rng=facts["seed"], progress=_progress(quiet))
+        explanation = explained(result, rng=facts["seed"], progress=shows_progress(quiet))
     page = context.params["report"]
     if page is not None:
         from .report import write_report
 
         a, b = (Path(file).name for file in facts["files"])
-        again = {"Command": _command(context, facts["seed"]), "Seed": facts["seed"]}
+        again = {"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]}
         options: dict[str, Any] = {"alpha": alpha, "names": (a, b), "facts": again, "rng": facts["seed"]}
-        write_report(result, page, explanation=explanation, progress=_progress(quiet), **options)
+        write_report(result, page, explanation=explanation, progress=shows_progress(quiet), **options)
     if as_json:
         record = {**facts, "reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
         more = {} if explanation is None else {"explanation": explanation.to_dict()}
         more |= {} if page is None else {"report": page}
-        typer.echo(json.dumps(_finite(record | result.to_dict() | record | more), allow_nan=False))
+        typer.echo(json.dumps(finite(record | result.to_dict() | record | more), allow_nan=False))
         return
     typer.echo(_verdict(result, alpha))
     if not quiet:
-        typer.echo(_details(result, facts) + ("" if page is None else "\n" + _lines({"report": page})))
+        typer.echo(_details(result, facts) + ("" if page is None else "\n" + fact_lines({"report": page})))
     if explanation is not None:
         typer.echo(f"\n{explanation}")
-
-
-def _command(context: typer.Context, seed: int) -> str:
-    """The line for the shell that gives the same answer: what was asked for, and the seed."""
-    words = ["twosample", str(context.info_name)]
-    for parameter in context.command.params:
-        value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
-        if parameter.param_type_name == "argument":
-            words += map(str, value) if isinstance(value, list) else [] if value is None else [str(value)]
-        elif isinstance(value, list | tuple):
-            words += [word for each in value for word in (parameter.opts[0], str(each))]
-        elif value is True:
-            words.append(parameter.opts[0])
-        elif value not in (None, False, parameter.default):
-            words += [parameter.opts[0], str(value)]
-    return shlex.join(words)
 
 
 def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
@@ -566,7 +516,7 @@ def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
         "statistic": f"{result.statistic:.4g}, against {result.calibration}",
         "seed": facts["seed"],
     }
-    return _lines(lines)
+    return fact_lines(lines)
 
 
 def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -580,10 +530,6 @@ def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"kernel": f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"} | files
 
 
-def _lines(facts: Mapping[str, Any]) -> str:
-    return "\n".join(f"  {name:<10} {value}" for name, value in facts.items())
-
-
 def _too_few(result: TwoSampleResult, alpha: float) -> str | None:
     """What to do if there are so few shuffles that no p-value can reach `alpha`."""
     count = len(result.null_distribution)
@@ -593,14 +539,3 @@ def _too_few(result: TwoSampleResult, alpha: float) -> str | None:
     if alpha < 1e-7:
         return f"{few}; choose a larger one."
     return f"{few}; use --permutations {math.ceil(1 / alpha) - 1} or more, or larger samples."
-
-
-def _finite(value: Any) -> Any:
-    """`value` in types that JSON has; a number that is not finite becomes null."""
-    if hasattr(value, "tolist"):  # NumPy and torch
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ._console import sentences
-from .cli import (
+from .cli_files import Drop, Keep, Missing, Resize, Types, columns_from, reading_from
+from .cli_shared import (
     Alpha,
     AsJson,
     Device,
@@ -23,14 +24,13 @@ from .cli import (
     Scheduler,
     Seed,
     TrainFraction,
-    _command,
-    _finite,
-    _in_parts,
-    _lines,
-    _progress,
-    _seed,
+    command_line,
+    fact_lines,
+    finite,
+    read_in_parts,
+    seed_or_new,
+    shows_progress,
 )
-from .cli_files import Drop, Keep, Missing, Resize, Types, columns_from, reading_from
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def run(
       twosample compare reference.csv days/*.csv --report week.html --drop id
     """
     with sentences():
-        seed, columns = _seed(seed), columns_from(keep, drop, types, missing)
-        reading = reading_from(columns, None, resize, _in_parts(stream, False, report), progress=_progress(quiet))
+        seed, columns = seed_or_new(seed), columns_from(keep, drop, types, missing)
+        reading = reading_from(
+            columns, None, resize, read_in_parts(stream, False, report), progress=shows_progress(quiet)
+        )
         comparison = _compared(
             reference,
             files,
@@ -102,7 +104,7 @@ def run(
             train_fraction=train_fraction,
             rng=seed,
             device=device,
-            progress=_progress(quiet),
+            progress=shows_progress(quiet),
         )
         facts = {"reference": reference, "seed": seed} | ({} if report is None else {"report": report})
         typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
@@ -110,9 +112,9 @@ def run(
         with sentences(interrupted=f"{report} was not written."):
             from .comparison_report import write_comparison_report
 
-            again = {"Command": _command(context, seed), "Seed": seed}
+            again = {"Command": command_line(context, seed), "Seed": seed}
             options: dict[str, Any] = {"reference": reference, "facts": again, "rng": seed}
-            write_comparison_report(comparison, report, progress=_progress(quiet), **options)
+            write_comparison_report(comparison, report, progress=shows_progress(quiet), **options)
     if comparison.unfinished:
         done, count = len(comparison), len(comparison.names)
         typer.echo(f"interrupted: {done} of {count} samples have been compared.", err=True)
@@ -161,7 +163,7 @@ class _Files(Mapping[str, Any]):
 
 
 def _as_json(comparison: Comparison, facts: Mapping[str, Any]) -> str:
-    return json.dumps(_finite({**facts, **comparison.to_dict()}), allow_nan=False)
+    return json.dumps(finite({**facts, **comparison.to_dict()}), allow_nan=False)
 
 
 def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:
@@ -182,4 +184,4 @@ def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> s
         **({"report": facts["report"]} if "report" in facts else {}),
     }
     notes = [f"- {note}" for note in comparison.notes]
-    return "\n".join([sentence, "", *aligned(comparison.cells()), "", _lines(lines), *notes])
+    return "\n".join([sentence, "", *aligned(comparison.cells()), "", fact_lines(lines), *notes])

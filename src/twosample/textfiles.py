@@ -135,7 +135,7 @@ def _parsed(
 def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> polars.DataFrame:
     """The table in some text, where a column is what all of its values are, not what the first ones seem.
 
-    If all values can be read as what the first are, that is what they are. To look at each takes fifty times as long.
+    If all values can be read as what the first are, that is what they are. To look at each takes much longer.
     """
 
     def read(rows: int | None) -> polars.DataFrame:
