@@ -8,7 +8,10 @@ import io
 import json
 import re
 import shlex
+import sqlite3
 import tempfile
+import zipfile
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,10 +25,10 @@ from PIL import Image
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from twosample import Columns, InputError, cli, textfiles, two_sample_test
+from twosample import Columns, InputError, cli, records, textfiles, two_sample_test
 from twosample.cli_files import columns_from
 from twosample.files import read_source
-from twosample.opening import Groups, Reading, open_file, open_pair
+from twosample.opening import Groups, Reading, open_file
 from twosample.streams import Stream
 
 QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
@@ -281,16 +284,116 @@ def test_folders_of_pictures(folder):
     assert asked("p", "q", "--resize", "3x3")["reject"]
 
 
+def in_every_kind(name: str, frame: pd.DataFrame) -> dict[str, str]:
+    """The rows as all kinds of files that hold tables, by kind."""
+    frame.to_json(f"{name}.jsonl", orient="records", lines=True, date_format="iso")
+    frame.to_json(f"{name}.ndjson.gz", orient="records", lines=True, date_format="iso")
+    pl.from_pandas(frame).write_ipc(f"{name}.ipc")
+    with closing(sqlite3.connect("rows.db")) as database:
+        frame.to_sql(name, database, index=False)
+    kinds = {ending: f"{name}.{ending}" for ending in ("parquet", "csv", "jsonl", "ndjson.gz", "ipc")}
+    return kinds | {"table": f"rows.db::{name}", "query": f"rows.db::SELECT age, zip FROM {name}"}
+
+
+def test_every_kind_of_file_is_read_in_parts(folder, monkeypatch):
+    x, y = in_every_kind("x", X), in_every_kind("y", Y)
+    words = ["--columns", "age,zip", "--missing", "drop"]
+    expected = asked(x["parquet"], y["parquet"], *words)
+    monkeypatch.setattr(records, "CHUNK", 7)
+    for kind in x:
+        found = asked(x[kind], y[kind], *words, "--stream")
+        assert (found["pvalue"], found["sizes"], found["dropped"]) == (
+            expected["pvalue"],
+            expected["sizes"],
+            expected["dropped"],
+        ), kind
+
+
+def test_arrays_of_an_archive_are_read_in_parts(folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    (folder / "tmp").mkdir()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), rng.normal(1, size=(40, 3))
+    np.savez("one.npz", x)
+    np.savez_compressed("both.npz", x=x, y=y, empty=np.zeros((0, 3)), objects=np.array([{}, None]))
+    expected = asked("one.npz", "both.npz::y")
+    assert asked("one.npz", "both.npz::y", "--stream")["pvalue"] == expected["pvalue"]
+    for path, message in (
+        ("both.npz", r"both\.npz holds 4 arrays \(empty, objects, x, y\)"),
+        ("both.npz::z", "holds no array called 'z'"),
+        ("both.npz::objects", r"both\.npz .*[Oo]bjects"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_file(path, stream=True)
+    with zipfile.ZipFile("text.npz", "w") as archive:
+        archive.writestr("a.npy", "1, 2, 3")
+        archive.writestr("b", "1, 2, 3")
+    for member in "ab":
+        for stream in (True, False):
+            with pytest.raises(InputError, match=f"holds '{member}', which is no array"):
+                open_file(f"text.npz::{member}", stream=stream)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(InputError, match=r"both\.npz does not fit into .*; set TMPDIR"):
+        open_file("both.npz::x", stream=True)
+    gc.collect()
+    assert not list((folder / "tmp").iterdir())
+
+
 def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
+    kinds = in_every_kind("x", X)
+    np.savez_compressed("zeros.npz", np.zeros((1000, 2)))  # 16 kB, of which the file has less
+    monkeypatch.setattr("twosample.opening.available_memory", lambda: 40_000)
+    assert not any(isinstance(open_file(kinds[kind]), Stream) for kind in ("parquet", "csv", "ipc"))
+    for kind in ("jsonl", "ndjson.gz", "table"):  # objects take more memory than text
+        assert isinstance(open_file(kinds[kind]), Stream), kind
+    assert isinstance(open_file("zeros.npz"), Stream) and Path("zeros.npz").stat().st_size < 1000
     monkeypatch.setattr("twosample.opening.available_memory", lambda: 2000)
-    Y.to_json("y.jsonl", orient="records", lines=True, date_format="iso")
-    Y.iloc[:2].to_json("few.jsonl", orient="records", lines=True, date_format="iso")
-    assert all(isinstance(sample, Stream) for sample in open_pair("x.parquet", "y.csv", Reading()))
-    assert not isinstance(open_file("few.jsonl"), Stream)
-    with pytest.raises(InputError, match=r"y\.jsonl is larger than the free memory; convert it to Parquet"):
-        open_pair("x.parquet", "y.jsonl", Reading())
-    with pytest.raises(InputError, match=r"y\.jsonl cannot be read in parts"):
-        open_pair("x.parquet", "y.jsonl", Reading(stream=True))
+    assert all(isinstance(open_file(file), Stream) for file in kinds.values())
+    with pytest.raises(InputError, match="none of the known kinds"):
+        open_file("x.xlsx", stream=True)
+
+
+VALUES = [None, True, False, 0, -3, 2**40, 2**70, 0.5, float("nan"), "", "x", "02139", "é"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES)), max_size=12),
+    few=st.lists(st.sampled_from(VALUES), min_size=1, max_size=4),
+    chunk=st.integers(1, 5),
+    blank=st.integers(0, 12),
+)
+def test_records_in_parts_are_what_they_are_as_a_whole(rows, few, chunk, blank):
+    rows = [{name: value if value in few else few[0] for name, value in row.items()} for row in rows]
+    lines = [json.dumps(row) for row in rows]
+    lines.insert(blank, " ")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        file = Path("t.jsonl")
+        file.write_text("\n".join(lines))
+        with closing(sqlite3.connect("t.db")) as database, database:
+            database.execute("CREATE TABLE t (a, b, c)")
+            known = [[None if row.get(name) == 2**70 else row.get(name) for name in "abc"] for row in rows]
+            database.executemany("INSERT INTO t VALUES (?, ?, ?)", known)
+        for path in ("t.jsonl", "t.db::t"):
+            compare_parts_with_whole(path, Columns(kinds={"c": "category"}), chunk, patch)
+
+
+def compare_parts_with_whole(path: str, rules: Columns, chunk: int, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(records, "CHUNK", chunk)
+    try:
+        expected = read_source(path, rules).data
+    except InputError as error:
+        with pytest.raises(InputError, match=re.escape(str(error))):
+            open_file(path, reading=Reading(rules, stream=True))
+        return
+    stream = open_file(path, reading=Reading(rules, stream=True))
+    if not len(expected):
+        assert len(stream) == 0
+        return
+    found = pl.concat(list(stream))
+    empty = [name for name in expected.columns if expected[name].dtype == pl.Null]
+    assert_frame_equal(found, expected.with_columns(pl.col(empty).cast(pl.String)))
 
 
 CELLS = ["", "1", "2.5", "007", " 3 ", "nan", "NA", "true", "False", "2024-01-31", "x", '"a,b"', '"two\nlines"', "é"]

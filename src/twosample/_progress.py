@@ -19,8 +19,8 @@ def wanted(progress: bool | None) -> bool:
 
 
 @contextmanager
-def bar(title: str, total: int, progress: bool | None) -> Iterator[Tick]:
-    """A bar of `total` units on standard error that disappears when it is done."""
+def bar(title: str, total: int | None, progress: bool | None) -> Iterator[Tick]:
+    """A bar of `total` units, or of an unknown number, on standard error that disappears when it is done."""
     if not wanted(progress):
         yield lambda note: None
         return

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -49,7 +50,11 @@ def told_about(file: Path) -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # how polars fails where it should not; not an Exception
             raise
-        raise InputError(f"{file} cannot be read as {file.suffix[1:].lower()}: it is damaged.") from error
+        raise _damaged(file) from error
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(f"{file} cannot be read as {file.suffix[1:].lower()}: it is damaged.")
 
 
 def sentence(error: BaseException) -> str:
@@ -72,6 +77,31 @@ def polars_for(file: Path) -> Any:
     except ImportError as error:
         raise MissingDependency(f"{file} takes polars to read; pip install 'twosample[tables]'.") from error
     return polars
+
+
+_CHECKED = 2**26  # bytes of a file that is read in about half a second
+_READ = "import polars, sys; getattr(polars, sys.argv[1])(sys.argv[2])"
+
+
+def check_survival(file: Path, reader: str) -> None:
+    """Refuse a file over which polars would end this process, by letting a child process read it first.
+
+    If lengths in it are damaged, polars asks for as much memory as they say, and where there is none, it aborts: no
+    `except` sees that. Larger files are not checked, because all of them would be read twice.
+
+    Parameters
+    ----------
+    file
+        A Parquet or Arrow file.
+    reader
+        The function of polars that reads it.
+    """
+    if not sys.executable or not file.is_file() or file.stat().st_size > _CHECKED:
+        return
+    # -P: a file called polars.py in the user's folder is not ours to run.
+    child = subprocess.run([sys.executable, "-P", "-c", _READ, reader, str(file.absolute())], stderr=subprocess.DEVNULL)
+    if child.returncode not in (0, 1, -9):  # it is read, it is refused as this process will say, memory was short
+        raise _damaged(file)
 
 
 class _Unheard:

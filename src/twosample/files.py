@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from ._progress import bar
 from .columns import Columns
 from .errors import InputError
-from .filehandles import is_zipped, opened, polars_for, told_about, unheard
+from .filehandles import check_survival, is_zipped, opened, polars_for, told_about, unheard
 from .images import picture_parts, read_pictures
 from .reading import AS_FOUND, Source
 from .records import Records, read_json_lines, read_query
@@ -37,6 +38,10 @@ _DATABASE = re.compile(
     r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?", re.DOTALL
 )
 _SERVER = re.compile(r"(\w+)://")
+
+JSON_LINES = (".jsonl", ".ndjson")
+TYPED = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+"""Endings of tables that polars reads in parts."""
 
 
 def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
@@ -86,9 +91,9 @@ def read_source(
         If it takes polars or Pillow, which is not installed.
     """
     name = str(path)
-    if (found := _DATABASE.fullmatch(name)) is not None and not os.path.isdir(path):
-        return _read_database(name, Path(found["any"] or found["file"]), found["query"], rules)
-    file, member = _locate(path)
+    if (database := database_of(name)) is not None:
+        return _read_database(name, *database, rules)
+    file, member = locate(path)
     if os.path.isdir(file):
         parts = picture_parts(file, resize)
         files = [picture for part in parts for picture in part.files]
@@ -123,7 +128,13 @@ def _known_ending(file: Path, name: str) -> str:
     raise InputError(f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db.")
 
 
-def _locate(path: str | Path) -> tuple[Path, str | None]:
+def database_of(name: str) -> tuple[Path, str | None] | None:
+    """The file and the query, if it is a SQLite database that is named."""
+    found = _DATABASE.fullmatch(name)
+    return None if found is None or os.path.isdir(name) else (Path(found["any"] or found["file"]), found["query"])
+
+
+def locate(path: str | Path) -> tuple[Path, str | None]:
     """The file, and what follows '::' unless that is a part of an existing file's name."""
     name, separator, member = str(path).rpartition("::")
     if not separator or not name or Path(path).exists():
@@ -167,11 +178,28 @@ def _read_parquet(stream: io.BufferedReader, file: Path, rules: Columns) -> tupl
 
 def _read_arrow(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
     pl = polars_for(file)
-    whole = stream.peek(6)[:6] == b"ARROW1"  # the file format (Feather version 2); without it, the streaming format
+    whole = _is_whole(stream)
     # polars would read on from where the buffer of `stream` ends, so the streaming format is read from memory.
     with unheard:
         table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
     return table, None
+
+
+def _is_whole(stream: io.BufferedReader) -> bool:
+    """Whether it is the file format of Arrow (Feather version 2), not the streaming format."""
+    return stream.peek(6)[:6] == b"ARROW1"
+
+
+def check_typed(path: str) -> None:
+    """Refuse a Parquet or Arrow file that would end the process, see `check_survival`."""
+    file = Path(path)
+    if ending_of(file) not in TYPED or not file.is_file():
+        return
+    if ending_of(file) in (".parquet", ".pq"):
+        check_survival(file, "read_parquet")
+    else:
+        with opened(file) as stream:
+            check_survival(file, "read_ipc" if _is_whole(stream) else "read_ipc_stream")
 
 
 # NumPy
@@ -182,22 +210,63 @@ def _read_npy(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[np
     return array, None
 
 
-def _read_npz(stream: io.BufferedReader, file: Path, member: str | None = None) -> npt.NDArray[Any]:
+def _read_npz(stream: io.BufferedReader, file: Path, member: str | None) -> npt.NDArray[Any]:
+    with _archive(stream, file) as archive:
+        name = _chosen(archive, file, member)
+        array: npt.NDArray[Any] = archive[name]
+    if not isinstance(array, np.ndarray):  # the bytes of a member that is no NPY file
+        raise _no_array(file, name)
+    return array
+
+
+def member_size(file: Path, member: str | None) -> int:
+    """Bytes of an array in an NPZ file, by what the file says; 0 if it cannot be read, which is told elsewhere."""
+    try:
+        with opened(file) as stream, _archive(stream, file) as archive:
+            return int(archive.zip.getinfo(_chosen(archive, file, member) + ".npy").file_size)
+    except Exception:
+        return 0
+
+
+def extract_member(file: Path, member: str | None, folder: Path) -> Path:
+    """An array of an NPZ file as an NPY file in the folder."""
+    with opened(file) as stream, told_about(file), _archive(stream, file) as archive:
+        name = _chosen(archive, file, member) + ".npy"
+        target = folder / "array.npy"
+        if archive.zip.getinfo(name).file_size > shutil.disk_usage(folder).free:
+            raise InputError(f"{file} does not fit into {folder} without compression; set TMPDIR to a larger folder.")
+        with archive.zip.open(name) as packed, target.open("wb") as unpacked:
+            if packed.peek(6)[:6] != b"\x93NUMPY":
+                raise _no_array(file, name.removesuffix(".npy"))
+            shutil.copyfileobj(packed, unpacked)
+        _mapped(target)  # so that whatever is wrong with the array is told here, of the file that the user knows
+    return target
+
+
+def _archive(stream: io.BufferedReader, file: Path) -> Any:
     if stream.peek(4)[:4] not in (b"PK\x03\x04", b"PK\x05\x06"):  # a zip file, an empty one
         raise InputError(f"{file} is not an .npz archive; write it with numpy.savez.")
-    with np.load(stream, allow_pickle=False) as archive:
-        names = sorted(archive.files)
-        listed = ", ".join(names) or "nothing"
-        if member is None and len(names) != 1:
-            raise InputError(
-                f"{file} holds {len(names)} arrays ({listed}); pick one as in {file}::{names[0] if names else 'name'}."
-            )
-        if member is not None and member not in names:
-            raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
-        array: npt.NDArray[Any] = archive[names[0] if member is None else member]
-    if not isinstance(array, np.ndarray):  # the bytes of a member that is no NPY file
-        raise InputError(f"{file} holds '{member or names[0]}', which is no array; write it with numpy.savez.")
-    return array
+    return np.load(stream, allow_pickle=False)
+
+
+def _chosen(archive: Any, file: Path, member: str | None) -> str:
+    """The name of the array that is meant."""
+    names = sorted(archive.files)
+    listed = ", ".join(names) or "nothing"
+    if member is None and len(names) != 1:
+        raise InputError(
+            f"{file} holds {len(names)} arrays ({listed}); pick one as in {file}::{names[0] if names else 'name'}."
+        )
+    if member is not None and member not in names:
+        raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
+    name: str = names[0] if member is None else member
+    if f"{name}.npy" not in archive.zip.namelist():
+        raise _no_array(file, name)
+    return name
+
+
+def _no_array(file: Path, name: str) -> InputError:
+    return InputError(f"{file} holds '{name}', which is no array; write it with numpy.savez.")
 
 
 # Files in parts
@@ -281,7 +350,7 @@ def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
         lazy = pl.scan_parquet(file, glob=False, hive_partitioning=False)
     else:
         with opened(file) as stream:
-            if stream.peek(6)[:6] != b"ARROW1":
+            if not _is_whole(stream):
                 raise InputError(f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet.")
         lazy = pl.scan_ipc(file, glob=False, hive_partitioning=False)
     return lazy if columns is None else lazy.select(columns)

@@ -9,22 +9,35 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._progress import bar
+from ._progress import Tick, bar
 from .columns import Columns
 from .errors import InputError
-from .filehandles import is_zipped
-from .files import ending_of, read_source
+from .filehandles import is_zipped, opened, polars_for, told_about
+from .files import (
+    JSON_LINES,
+    TYPED,
+    check_typed,
+    database_of,
+    ending_of,
+    extract_member,
+    locate,
+    member_size,
+    read_source,
+)
 from .images import picture_parts
 from .reading import AS_FOUND, Source, count, label, listed
+from .records import RecordParts, json_parts, query_parts
 from .streams import Stream
 from .textfiles import PIECE, SEPARATORS, text_parts
 
 _COMPRESSED = 4  # times as large is a table once it is no longer compressed
+_OBJECTS = 8  # times as large are values as objects of Python
 _MOST_GROUPS = 1000  # for an answer before memory is full of them
 
 
@@ -105,48 +118,74 @@ def name_of(sample: Stream | Source) -> str:
 
 
 def _opened(path: str, reading: Reading, rules: Columns) -> Stream | Source:
+    check_typed(path)
     maker = _maker(path, reading, rules)
     stream = reading.stream
     if stream is None:
-        stream = maker is not None and _size(path) > available_memory() // 4
-    if maker is None and not stream and _size(path) > available_memory():
-        raise InputError(f"{path} is larger than the free memory; convert it to Parquet, which is read in parts.")
-    if not stream:
+        stream = _size(path) > available_memory() // 4
+    if not stream or maker is None:  # of a kind that nothing reads, as `read_source` says
         return read_source(path, rules, resize=reading.resize, progress=reading.progress)
-    if maker is None:
-        raise InputError(
-            f"{path} cannot be read in parts, which --stream asks for; convert it to Parquet, or leave out --stream."
-        )
     made = maker()
     made._source = Source((), path)
     return made
 
 
 def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] | None:
-    """What makes a stream of the file, if its kind can be read in parts."""
+    """What makes a stream of the file, if it is of a known kind."""
     if os.path.isdir(path):
         return lambda: Stream(picture_parts(Path(path), reading.resize))
-    ending = ending_of(Path(path))
-    if (separator := SEPARATORS.get(ending.removesuffix(".gz"))) is not None:
-        return lambda: _text_stream(Path(path), rules, separator, reading.progress)
-    return {
-        ".npy": lambda: Stream.npy(path),
-        ".parquet": lambda: Stream.parquet(path, rules.keep),
-        ".pq": lambda: Stream.parquet(path, rules.keep),
-        ".arrow": lambda: Stream.parquet(path, rules.keep),
-        ".feather": lambda: Stream.parquet(path, rules.keep),
-    }.get(ending)
+    if (found := database_of(path)) is not None:
+        return lambda: _record_stream(found[0], partial(query_parts, *found, rules), reading.progress)
+    file, member = locate(path)
+    ending = ending_of(file)
+    plain = ending.removesuffix(".gz")
+    if (separator := SEPARATORS.get(plain)) is not None:
+        return lambda: _text_stream(file, rules, separator, reading.progress)
+    if plain in JSON_LINES:
+        return lambda: _record_stream(file, partial(json_parts, file, rules), reading.progress)
+    if ending == ".npz":
+        return lambda: _member_stream(file, member)
+    if ending in TYPED:
+        return lambda: Stream.parquet(path, rules.keep)
+    return (lambda: Stream.npy(path)) if ending == ".npy" else None
+
+
+# Files that have no parts by themselves become temporary ones that do: their text would be parsed in every pass.
 
 
 def _text_stream(file: Path, rules: Columns, separator: str, progress: bool) -> Stream:
-    """A text file in parts, by way of Parquet files in a temporary folder: text would be parsed in every pass."""
+    """CSV and TSV."""
+    with bar(f"reading {file.name}", 2 * (1 + _size(str(file)) // PIECE), progress) as tick:  # in two passes
+        return _by_parquet(text_parts(file, rules, separator=separator, tick=tick))
+
+
+def _record_stream(file: Path, parts: Callable[[Tick], RecordParts], progress: bool) -> Stream:
+    """JSON lines, or what a database answers."""
+    pl = polars_for(file)
+    types = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String, type(None): pl.String}
+    with bar(f"reading {file.name}", None, progress) as tick, opened(file), told_about(file):
+        return _by_parquet(
+            pl.DataFrame(columns, {name: types[kind] for name, kind in kinds.items()}) for columns, kinds in parts(tick)
+        )
+
+
+def _member_stream(file: Path, member: str | None) -> Stream:
+    """An array of an NPZ file."""
+    return _in_folder(lambda folder: Stream.npy(extract_member(file, member, folder)))
+
+
+def _by_parquet(tables: Iterator[Any]) -> Stream:
+    def fill(folder: Path) -> Stream:
+        return Stream.parquet([_parquet(table, folder / f"{at}.parquet") for at, table in enumerate(tables)])
+
+    return _in_folder(fill)
+
+
+def _in_folder(fill: Callable[[Path], Stream]) -> Stream:
+    """A stream of files in a temporary folder, which goes when the stream does."""
     folder = Path(tempfile.mkdtemp(prefix="twosample-"))
-    pieces = 2 * (1 + (_size(str(file)) // PIECE))  # in two passes
     try:
-        with bar(f"reading {file.name}", pieces, progress) as tick:
-            parts = enumerate(text_parts(file, rules, separator=separator, tick=tick))
-            written = [_parquet(part, folder / f"{number}.parquet") for number, part in parts]
-        stream = Stream.parquet(written)
+        stream = fill(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -159,17 +198,25 @@ def _parquet(part: Any, file: Path) -> Path:
         part.write_parquet(file)
     except OSError as error:
         raise InputError(
-            f"parts of a text file cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
+            f"parts of a file cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
             "folder with more room, or convert the file to Parquet."
         ) from error
     return file
 
 
 def _size(path: str) -> int:
-    """Bytes of a file, or of the pictures of a folder, which are larger in memory as compressed text is."""
+    """Bytes that a file, or a folder of pictures, takes in memory, roughly."""
     if os.path.isdir(path):
         return sum(part.rows * part.form.bytes for part in picture_parts(Path(path)))
-    return (os.path.getsize(path) if os.path.isfile(path) else 0) * (_COMPRESSED if is_zipped(Path(path)) else 1)
+    found = database_of(path)
+    file, member = locate(path) if found is None else (found[0], None)
+    if not file.is_file():
+        return 0
+    ending = ending_of(file)
+    if ending == ".npz":
+        return member_size(file, member)
+    size = file.stat().st_size * (_COMPRESSED if is_zipped(file) else 1)
+    return size * (_OBJECTS if found is not None or ending.removesuffix(".gz") in JSON_LINES else 1)
 
 
 def available_memory() -> int:
