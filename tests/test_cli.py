@@ -112,12 +112,23 @@ def test_version():
     assert call("--version").stdout == f"twosample {twosample.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [(), ("test",), ("plan",), ("methods",)])
-def test_help_has_an_example(words):
-    done = call(*words, "--help")
-    _, examples = done.stdout.split("Example", 1)
-    assert examples.splitlines()[1].startswith(f"    twosample {' '.join(words)}".rstrip())
-    assert max(map(len, done.stdout.splitlines())) <= 80
+def commands(words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """All commands and groups of commands, as their help lists them."""
+    _, _, listed = call(*words, "--help").stdout.partition("\nCommands:\n")
+    inside = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    return [words, *(found for name in inside for found in commands((*words, name)))]
+
+
+def test_every_help_has_an_example_and_nothing_is_cut_off():
+    every = commands()
+    assert {("test",), ("bench", "run"), ("bench", "data", "dcgan", "sample")} <= {*every} and len(every) > 15
+    for words in every:
+        shown = call(*words, "--help").stdout
+        _, examples = shown.split("Example", 1)
+        assert examples.splitlines()[1].startswith(f"    twosample {' '.join(words)}".rstrip()), words
+        assert max(map(len, shown.splitlines())) <= 80, words
+        _, _, listed = shown.partition("\nCommands:\n")
+        assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines()), words
 
 
 def test_help_names_every_option():

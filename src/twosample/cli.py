@@ -78,15 +78,15 @@ def build() -> typer.Typer:
     # No rich markup: help and errors stay plain sentences, in a pipe, in a log and on a narrow screen.
     app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback()(options)
-    app.command("test")(run)
-    app.command("fit")(fit)
-    app.command("apply")(apply)
-    app.command("plan")(plan)
-    app.command("methods")(methods)
     from .bench import bench_cli  # here, since it takes typer
     from .compare_cli import run as compare  # the same
 
+    app.command("test")(run)
     app.command("compare")(compare)
+    app.command("plan")(plan)
+    app.command("fit")(fit)
+    app.command("apply")(apply)
+    app.command("methods")(methods)
     app.add_typer(bench_cli.build(), name="bench")
     return app
 
@@ -361,7 +361,9 @@ def plan(
 
 
 def methods() -> None:
-    """List the methods that --method takes: what each is good at, what it costs for n points, how it is calibrated.
+    """List the methods that --method takes.
+
+    What each is good at, what it costs for n points, and how it is calibrated.
 
     \b
     Example:

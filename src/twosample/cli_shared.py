@@ -44,7 +44,7 @@ Report = Annotated[
 ]
 FailOnReject = Annotated[bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the verdict and nothing more.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the answer in one line, nothing more.")]
 
 
 def seed_or_new(seed: int | None) -> int:

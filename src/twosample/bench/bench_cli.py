@@ -1,4 +1,12 @@
-"""Run the experiments of the paper, see how far they are, show them as tables and figures."""
+"""Reproduce the paper.
+
+Runs its experiments, says how far they are, and shows them as tables and figures beside the published numbers.
+
+\b
+Examples:
+  twosample bench run blob-power --trials 5
+  twosample bench table blob-power
+"""
 
 from __future__ import annotations
 
@@ -47,7 +55,9 @@ def build() -> typer.Typer:
 
 
 def show() -> None:
-    """List the experiments: where the paper shows them, their settings and their methods.
+    """List the experiments.
+
+    With where the paper shows them, their settings and their methods.
 
     \b
     Example:
@@ -87,8 +97,8 @@ def run(
     \b
     Examples:
       twosample bench run blob-power
-      twosample bench run higgs-power --trials 5 --settings N=1000,N=2000 --methods mmd-d,mmd-o
-      twosample bench run hdgm-power --recipe paper --scheduler tcp://192.168.0.1:8786
+      twosample bench run higgs-power --trials 5 --settings N=1000 --methods mmd-d
+      twosample bench run hdgm-power --recipe paper --scheduler tcp://node1:8786
     """
     from . import running
     from .recipes import check
@@ -147,7 +157,9 @@ def status(
     recipe: Recipe = "default",
     results: Results = "results",
 ) -> None:
-    """Show how many trials of every experiment are there, and how long the others take by what was measured.
+    """Show how far every experiment is.
+
+    How many of its trials are there, and how long the others take by what was measured.
 
     \b
     Example:
@@ -184,7 +196,9 @@ def table(
     write: Annotated[str | None, typer.Option(metavar="FILE", help="Write it there instead of showing it.")] = None,
     results: Results = "results",
 ) -> None:
-    """Show our numbers beside the published ones, with their standard errors and the difference in these.
+    """Show our numbers beside the published ones.
+
+    With their standard errors, and the difference in these.
 
     \b
     Examples:
@@ -219,7 +233,9 @@ def figure(
     recipe: Recipe = "default",
     results: Results = "results",
 ) -> None:
-    """Draw an experiment as the paper does, with the published numbers as hollow marks.
+    """Draw an experiment as the paper does.
+
+    The published numbers are hollow marks.
 
     \b
     Examples:
@@ -245,7 +261,9 @@ def pages(
     results: Results = "results",
     draw: Annotated[bool, typer.Option("--figures", help="Draw the figures of experiments, too.")] = False,
 ) -> None:
-    """Write a page for each experiment that has results, and fill in the summary of the README there.
+    """Write a page for each experiment with results.
+
+    The summary of the README in that folder is filled in, too.
 
     \b
     Example:

@@ -1,4 +1,10 @@
-"""`twosample bench data`: what data sets there are and where, download them, make fake digits."""
+"""List, download and make data sets.
+
+\b
+Examples:
+  twosample bench data list
+  twosample bench data get mnist
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,14 @@ if TYPE_CHECKING:
 
 _DRAWN = {"blob": "nine Gaussians in the plane", "hdgm": "two Gaussians in any number of dimensions"}
 
+_DCGAN = """Train a generator of digits, and draw from it.
+
+\b
+Examples:
+  twosample bench data dcgan train my-dcgan --steps 300
+  twosample bench data dcgan sample my-dcgan
+"""
+
 Folder = Annotated[
     str | None, typer.Option("--folder", metavar="DATA", help="Where files of yours are, instead of TWOSAMPLE_DATA.")
 ]
@@ -30,9 +44,7 @@ def build() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=__doc__)
     app.command("list")(show)
     app.command("get")(get)
-    dcgan = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Train a generator of digits, and draw from it."
-    )
+    dcgan = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_DCGAN)
     dcgan.command("train")(train)
     dcgan.command("sample")(sample)
     app.add_typer(dcgan, name="dcgan")
@@ -40,7 +52,9 @@ def build() -> typer.Typer:
 
 
 def show(folder: Folder = None) -> None:
-    """List the data sets: what they are, where they are on this machine, whose they are.
+    """List the data sets.
+
+    What they are, where they are on this machine, and whose they are.
 
     \b
     Example:
@@ -137,7 +151,9 @@ def sample(
     seed: Seed = None,
     device: Device = "auto",
 ) -> None:
-    """Draw fake digits from a generator that was trained, into a file that stands for fake MNIST.
+    """Draw fake digits from a trained generator.
+
+    They go into a file that stands for fake MNIST.
 
     \b
     Examples:
