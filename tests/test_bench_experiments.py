@@ -134,7 +134,7 @@ def test_more_tests_begin_with_the_same_ones():
     few, many = (trials.run(Trial(cell, "default", 0, tests)) for tests in (4, 8))
     assert few.rejections <= many.rejections <= few.rejections + 4
     assert few.criterion == many.criterion
-    train, draw, _ = trials._draws(cell.setting, np.random.default_rng(0))
+    train, draw, _ = trials.draws(cell.setting, np.random.default_rng(0))
     one, other = (draw(trials.seeded(cell, 0).numpy("test set 3")) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert not np.isin(train[0], one[0]).any()
@@ -142,7 +142,7 @@ def test_more_tests_begin_with_the_same_ones():
 
 def test_level_trials_draw_both_samples_from_one_law():
     cell = Cell("quick", Setting("n_b=100", "blob", 4000, 2, "P"), "mmd-median")
-    (X, Y), _, _ = trials._draws(cell.setting, np.random.default_rng(0))
+    (X, Y), _, _ = trials.draws(cell.setting, np.random.default_rng(0))
     leaning = [np.corrcoef((Z - Z.round()).T)[0, 1] for Z in (X[X[:, 0] < 0.5], Y[Y[:, 0] < 0.5])]
     assert np.abs(leaning).max() < 0.1  # Q's blobs there have a correlation of -0.7
 
@@ -153,7 +153,7 @@ def test_level_trials_draw_both_samples_from_one_law():
 )
 def test_real_test_sets_share_no_row_with_their_training_set(name, row):
     setting = next(s for s in EXPERIMENTS[name].settings if s.row == row)
-    train, draw, distinct = trials._draws(setting, np.random.default_rng(0))
+    train, draw, distinct = trials.draws(setting, np.random.default_rng(0))
 
     def rows(*samples):
         return {row.tobytes() for sample in samples for row in sample}

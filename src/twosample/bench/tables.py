@@ -194,7 +194,20 @@ def _difference(entry: Entry) -> str:
     return "" if entry.difference is None else f"{entry.difference:+.1f}"
 
 
-def _columns(shown: Experiment) -> _Columns:
+def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], Entry]) -> str:
+    """The reason for a difference, with what other recipes gave in the same place: {paper} or {default}."""
+    if not entry.far:
+        return ""
+    text = reason(shown.name, entry.row, entry.method, entry.recipe)
+    for recipe in RECIPES:
+        other = others.get((entry.row, entry.method, recipe))
+        found = "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
+        text = text.replace(f"{{{recipe}}}", found)
+    return text
+
+
+def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
+    others = {(entry.row, entry.method, entry.recipe): entry for entry in cells}
     first = {"setting": lambda e: e.row, "test": lambda e: e.method, "trials x tests": lambda e: e.count}
     last = {"CPU s to fit": lambda e: f"{e.cpu_seconds[0]:.1f}"}
     if shown.kind == "level":
@@ -211,7 +224,7 @@ def _columns(shown: Experiment) -> _Columns:
             "published": _published,
             "difference": _difference,
             "far": lambda e: "!" if e.far else "",
-            "why": lambda e: reason(shown.name, e.row, e.method, e.recipe) if e.far else "",
+            "why": lambda e: _why(e, shown, others),
         }
     published = any(shown.published.values())
     hidden = () if published else ("published", "difference", "far", "why")
@@ -224,11 +237,12 @@ def _columns(shown: Experiment) -> _Columns:
 def markdown(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES) -> str:
     """A page: what it is, and a table for each recipe that has trials."""
     found = {recipe: entries(shown, records, recipe) for recipe in recipes}
+    columns = _columns(shown, [entry for recipe in RECIPES for entry in entries(shown, records, recipe)])
     parts = [f"# {shown.name}", f"{shown.title}." + (f" In the paper: {shown.source}." if shown.source else "")]
     parts += [note for note in (shown.note, _explained(shown), _shared(found)) if note]
     for recipe, cells in found.items():
         if cells:
-            parts += [f"## Recipe {recipe}", _markdown_table(_columns(shown), cells)]
+            parts += [f"## Recipe {recipe}", _markdown_table(columns, cells)]
     if len(parts) == 2 + bool(shown.note) + 1:
         parts.append("No trials yet.")
     return "\n\n".join(parts) + "\n"

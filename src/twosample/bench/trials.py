@@ -66,7 +66,7 @@ def run(trial: Trial) -> Record:
     torch.set_num_threads(1)
     _forget_peak()
     setting, streams = trial.cell.setting, seeded(trial.cell, trial.number)
-    train, draw_test, distinct = _draws(setting, streams.numpy("training set"))
+    train, draw_test, distinct = draws(setting, streams.numpy("training set"))
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # of constant pixels, or of features that nearly depend
@@ -102,7 +102,7 @@ def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
     """The test that a trial fitted, once more."""
     torch.set_num_threads(1)
     streams = seeded(cell, number)
-    train, _, _ = _draws(cell.setting, streams.numpy("training set"))
+    train, _, _ = draws(cell.setting, streams.numpy("training set"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         return fit(cell.method, recipe, cell.setting, *train, streams)
@@ -111,7 +111,7 @@ def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
 # What is drawn
 
 
-def _draws(
+def draws(
     setting: Setting, rng: np.random.Generator
 ) -> tuple[Pair, Callable[[np.random.Generator], Pair], dict[str, int]]:
     """A training set; what draws test sets that share no row with it; how many of them share none with each other.

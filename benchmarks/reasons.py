@@ -1,0 +1,112 @@
+"""Why some numbers are not the published ones: one change at a time to what is behind them.
+
+    python benchmarks/reasons.py run scf-frequencies --trials 10
+    python benchmarks/reasons.py table
+
+Each probe is an experiment of `twosample bench` with something done as the authors' code does it, or not done. Trials
+go to `results/reasons.jsonl` as they come, and those that are there are not run again. `bench/reasons.py` of the library
+says in the tables what was found. Real data are read from the folder that TWOSAMPLE_DATA names.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from twosample.bench import author_parts, authors, trials
+from twosample.bench.experiments import ALPHA, experiment
+from twosample.bench.recipes import build
+from twosample.bench.tables import standard_error
+from twosample.featurizers import SmoothCharacteristic
+
+RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
+
+
+class TheirFrequencies(author_parts.AsPublished):
+    """SCF at the frequencies that the authors have in all trials: the first normal numbers of a fixed seed."""
+
+    def learn(self, x, y, generator):
+        """Choose the width; nothing is drawn."""
+        x, y = (self.units(points).double() for points in (x, y))
+        normal = np.random.RandomState(15).randn(self.count, x.shape[1])  # noqa: NPY002 the generator they have
+        features = SmoothCharacteristic(torch.tensor(normal), 1.0).double()
+        widths = SmoothCharacteristic(self.count)
+        widths.start(torch.cat([x, y]), generator)
+        author_parts._choose_width(features, widths.candidate_widths(), x, y)
+        self.features = features.float()
+
+
+def scf_frequencies(setting, X, Y):
+    """SCF as published, at the authors' own frequencies."""
+    test = build("scf", "paper", setting, X, Y)
+    theirs = TheirFrequencies(test.representation.units, "scf", test.representation.count)
+    return type(test)(theirs, test.learning, test.statistic, test.calibration, name="scf")
+
+
+PROBES = {  # name: experiment, rows, method, what builds the test
+    "scf-frequencies": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "scf", scf_frequencies),
+}
+
+
+def run(name, count, tests):
+    """The trials of a probe that are not there yet."""
+    shown, rows, method, change = PROBES[name]
+    there = {(record["probe"], record["setting"], record["trial"]) for record in read()}
+    for setting in experiment(shown).settings:
+        if setting.name not in rows:
+            continue
+        cell = experiment(shown).cell(setting, method)
+        for number in range(count):
+            if (name, setting.name, number) in there:
+                continue
+            streams = trials.seeded(cell, number)
+            train, draw, _ = trials.draws(setting, streams.numpy("training set"))
+            fitted = change(setting, *train).fit(*train, rng=streams.numpy("fit"), device="cpu", progress=False)
+            rejections = 0
+            for k in range(tests):
+                X, Y = draw(streams.numpy(f"test set {k}"))
+                rejections += fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False).reject(ALPHA)
+            record = {"probe": name, "setting": setting.name, "method": method, "trial": number, "tests": tests}
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(record | {"rejections": rejections}) + "\n")
+            print(record | {"rejections": rejections}, flush=True)
+
+
+def read():
+    """What is there."""
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def table():
+    """A line for each setting of a probe, with the published number."""
+    lines = ["| probe | setting | trials x tests | power | published |", "|---|---|---|---|---|"]
+    for name, (shown, rows, method, _) in PROBES.items():
+        for row in rows:
+            found = [record for record in read() if (record["probe"], record["setting"]) == (name, row)]
+            if not found:
+                continue
+            rates = [record["rejections"] / record["tests"] for record in found]
+            tests, rejections = (sum(record[key] for record in found) for key in ("tests", "rejections"))
+            error = standard_error(rates, rejections, tests)
+            published = experiment(shown).expected(row, method)
+            cells = (name, row, f"{len(found)} x {found[0]['tests']}", f"{np.mean(rates):.3f} ± {error:.3f}")
+            lines.append(f"| {' | '.join(cells)} | {published.rate if published else ''} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runner = commands.add_parser("run")
+    runner.add_argument("probe", choices=list(PROBES))
+    runner.add_argument("--trials", type=int, default=5)
+    runner.add_argument("--tests", type=int, default=100)
+    commands.add_parser("table")
+    options = parser.parse_args()
+    if options.command == "run":
+        torch.set_num_threads(1)
+        run(options.probe, options.trials, options.tests)
+    else:
+        print(table())
