@@ -413,6 +413,36 @@ def test_options_for_files_hold_for_all_of_them(folder):
     assert "--columns a,b --missing drop" in page
 
 
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_the_groups_of_one_file(folder, more):
+    samples = {"ref": REFERENCE, **SAMPLES}
+    parts = [pl.DataFrame(rows, schema=["a", "b"]).with_columns(kind=pl.lit(name)) for name, rows in samples.items()]
+    pl.concat(parts).sample(fraction=1.0, shuffle=True, seed=0).write_parquet("all.parquet")
+    whole = pl.read_parquet("all.parquet")
+    rows = {name: whole.filter(pl.col("kind") == name).drop("kind").to_numpy() for name in samples}
+    expected = compare(rows.pop("ref"), dict(sorted(rows.items())), QUICK, rng=0)
+    done = call("all.parquet", "--by", "kind=ref", *OPTIONS, "--json", *more)
+    found = json.loads(done.stdout)
+    assert found["reference"] == "all.parquet where kind is ref" and found["rejected"] == expected.rejected()
+    assert [each["pvalue"] for each in found["samples"]] == [result.pvalue for result in expected.values()]
+    shown = call("all.parquet", "--by", "kind=ref", *OPTIONS, "--quiet", "--report", "page.html").stdout
+    assert shown == "2 of 4 samples differ from all.parquet where kind is ref: far, shifted.\n"
+    assert "--by kind=ref" in Path("page.html").read_text("utf-8")
+    for words, message in (
+        (["--by", "kind"], "5 values in column 'kind' ('again', "),
+        (["--by", "kind=x"], "no 'x' in column 'kind'"),
+        (["--by", "=x"], "--by is '=x'; give a column and the value of the reference"),
+        (["--by", "absent=x"], "has no column 'absent' for --by"),
+        (["same.csv", "--by", "kind=ref"], "takes all samples from all.parquet; leave out same.csv"),
+        ([], "nothing to compare all.parquet with"),
+    ):
+        assert message in call("all.parquet", *words, *OPTIONS, code=2).stderr
+    whole.with_columns(pl.when(pl.col("kind") == "far").then(None).otherwise("kind").alias("kind")).write_csv(
+        "gaps.csv"
+    )
+    assert "30 missing values in column 'kind'" in call("gaps.csv", "--by", "kind=ref", *OPTIONS, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

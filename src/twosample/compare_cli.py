@@ -38,7 +38,21 @@ if TYPE_CHECKING:
     from .opening import Reading
 
 Reference = Annotated[str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")]
-Files = Annotated[list[str], typer.Argument(metavar="A B C ...", help="The files with the samples to compare with it.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="A B C ...",
+        help="The files with the samples to compare with it; none if --by finds them in REF.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="Take all samples from REF: the column that says which row is whose, and its value in the reference.",
+    ),
+]
 Correction = Annotated[
     str,
     typer.Option(
@@ -52,7 +66,7 @@ Correction = Annotated[
 def run(
     context: typer.Context,
     reference: Reference,
-    files: Files,
+    files: Files = None,
     method: Method = "mmd-d",
     correction: Correction = "holm",
     alpha: Alpha = 0.05,
@@ -64,6 +78,7 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
     report: Report = None,
+    by: Group = None,
     keep: Keep = None,
     drop: Drop = None,
     types: Types = None,
@@ -86,15 +101,17 @@ def run(
       twosample compare reference.csv monday.csv tuesday.csv wednesday.csv
       twosample compare reference.csv days/*.csv --correction bh --quiet
       twosample compare reference.csv days/*.csv --report week.html --drop id
+      twosample compare year.parquet --by month=january --missing drop
     """
     with sentences():
         seed, columns = seed_or_new(seed), columns_from(keep, drop, types, missing)
         reading = reading_from(
             columns, None, resize, read_in_parts(stream, False, report), progress=shows_progress(quiet)
         )
-        comparison = _compared(
+        comparison, reference = _compared(
             reference,
-            files,
+            files or [],
+            by,
             reading,
             scheduler,
             method=method,
@@ -125,20 +142,38 @@ def run(
         raise typer.Exit(1)
 
 
-def _compared(reference: str, files: list[str], reading: Reading, scheduler: str | None, **options: Any) -> Comparison:
-    """What `compare` gives for files; after an interrupt that of the files that are done, if any are."""
+def _compared(
+    reference: str, files: list[str], by: str | None, reading: Reading, scheduler: str | None, **options: Any
+) -> tuple[Comparison, str]:
+    """What `compare` gives, and the name of the reference; after an interrupt of the samples that are done, if any."""
     from .cluster import connected
     from .comparing import ComparisonInterrupted, compare
-    from .opening import open_file
+    from .opening import name_of
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
+        X, samples = _opened(reference, files, by, reading)
         try:
-            X, samples = open_file(reference, reading=reading), _Files(files, reading)
-            return compare(X, samples, client=client, columns=reading.rules, **options)
+            return compare(X, samples, client=client, columns=reading.rules, **options), name_of(X)
         except ComparisonInterrupted as interrupted:
             if not interrupted.comparison:
                 raise
-            return interrupted.comparison
+            return interrupted.comparison, name_of(X)
+
+
+def _opened(reference: str, files: list[str], by: str | None, reading: Reading) -> tuple[Any, Mapping[str, Any]]:
+    """The reference, and the samples by their names."""
+    from .opening import open_file, open_groups
+
+    if by is None:
+        if not files:
+            raise InputError(
+                f"there is nothing to compare {reference} with; give more files, or say which column tells samples "
+                "apart: --by COLUMN=VALUE."
+            )
+        return open_file(reference, reading=reading), _Files(files, reading)
+    if files:
+        raise InputError(f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by.")
+    return open_groups(reference, reading, by)
 
 
 class _Files(Mapping[str, Any]):

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -230,44 +230,74 @@ def available_memory() -> int:
         return sys.maxsize
 
 
-# Two groups of one file
+# Groups of one file
+
+
+def open_groups(path: str, reading: Reading, by: str) -> tuple[Stream | Source, dict[str, Stream | Source]]:
+    """The rows of one group of a file, and those of each other group by its value; `by` is COLUMN=VALUE."""
+    column, equals, reference = (part.strip() for part in by.partition("="))
+    if not column or (equals and not reference):
+        raise InputError(f"--by is {by!r}; give a column and the value of the reference: --by week=1.")
+    group, found = _grouped(path, reading, column)
+    values = sorted(value for value in found if value is not None)
+    if reference not in values:
+        why = f"no {reference!r}" if equals else f"{count(len(values), 'value')}"
+        example = f"--by {column}={values[0] if values else 'VALUE'}"
+        raise InputError(
+            f"{path} has {why} in column '{column}' ({listed(values)}); say which is the reference: {example}."
+        )
+    if None in found:
+        raise InputError(
+            f"{path} has {count(found[None], 'missing value')} in column '{column}', so these rows are of no group; "
+            "name or remove them."
+        )
+    if len(values) < 2:
+        raise InputError(f"{path} has one value in column '{column}'; there is nothing to compare it with.")
+    return group(reference), {value: group(value) for value in values if value != reference}
 
 
 def _two_groups(path: str, reading: Reading, by: Groups) -> tuple[Stream | Source, Stream | Source]:
+    group, found = _grouped(path, reading, by.column)
+    first, second = _values(path, by, found)
+    return group(first), group(second)
+
+
+def _grouped(
+    path: str, reading: Reading, column: str
+) -> tuple[Callable[[str], Stream | Source], dict[str | None, int]]:
+    """What gives the rows of a group by its value, and how many rows each has; None stands for a missing value."""
     rules = reading.rules
-    if by.column in rules.drop or by.column in (rules.keep or ()):
-        raise InputError(
-            f"column '{by.column}' says which row is whose, so it is not tested; do not name it elsewhere."
-        )
-    kinds = dict(rules.kinds) | {by.column: "category"}
-    whole = _opened(path, reading, Columns(kinds=kinds))
+    if column in rules.drop or column in (rules.keep or ()):
+        raise InputError(f"column '{column}' says which row is whose, so it is not tested; do not name it elsewhere.")
+    whole = _opened(path, reading, Columns(kinds=dict(rules.kinds) | {column: "category"}))
     if isinstance(whole, Stream):
-        first, second = _values(path, by, (_labels(batch, path, by) for batch in whole))
-        return _group_stream(whole, path, by, first), _group_stream(whole, path, by, second)
-    labels = _labels(whole.data, path, by)
-    first, second = _values(path, by, iter([labels]))
-    return _group(whole, path, by, labels, first), _group(whole, path, by, labels, second)
+        found = _counted(path, column, (_labels(batch, path, column) for batch in whole))
+        return lambda value: _group_stream(whole, path, column, value), found
+    labels = _labels(whole.data, path, column)
+    return lambda value: _group(whole, path, column, labels, value), _counted(path, column, iter([labels]))
 
 
-def _labels(table: Any, path: str, by: Groups) -> list[str | None]:
-    """To which group each row belongs."""
-    columns = [] if isinstance(table, np.ndarray) else table.columns
-    if by.column not in columns:
-        has = f"it has {listed(columns)}" if columns else "its columns have no names"
-        raise InputError(f"{path} has no column '{by.column}' for --by; {has}.")
-    return [None if value is None or value != value else label(value) for value in table[by.column].to_list()]
-
-
-def _values(path: str, by: Groups, parts: Iterator[list[str | None]]) -> tuple[str, str]:
-    """The values of the two groups, which must be there."""
+def _counted(path: str, column: str, parts: Iterator[list[str | None]]) -> dict[str | None, int]:
     found: dict[str | None, int] = {}
     for labels in parts:
         for value in labels:
             found[value] = found.get(value, 0) + 1
         if len(found) > _MOST_GROUPS:
-            raise InputError(
-                f"{path} has more than {_MOST_GROUPS} values in column '{by.column}'; --by takes two groups."
-            )
+            raise InputError(f"{path} has more than {_MOST_GROUPS} values in column '{column}'; --by takes groups.")
+    return found
+
+
+def _labels(table: Any, path: str, column: str) -> list[str | None]:
+    """To which group each row belongs."""
+    columns = [] if isinstance(table, np.ndarray) else table.columns
+    if column not in columns:
+        has = f"it has {listed(columns)}" if columns else "its columns have no names"
+        raise InputError(f"{path} has no column '{column}' for --by; {has}.")
+    return [None if value is None or value != value else label(value) for value in table[column].to_list()]
+
+
+def _values(path: str, by: Groups, found: Mapping[str | None, int]) -> tuple[str, str]:
+    """The values of the two groups, which must be there."""
     values = sorted(value for value in found if value is not None)
     if by.values is not None:
         if absent := [value for value in by.values if value not in found]:
@@ -284,22 +314,21 @@ def _values(path: str, by: Groups, parts: Iterator[list[str | None]]) -> tuple[s
     )
 
 
-def _group_name(path: str, by: Groups, value: str) -> str:
-    return f"{path} where {by.column} is {value}"
+def _group_name(path: str, column: str, value: str) -> str:
+    return f"{path} where {column} is {value}"
 
 
-def _group(whole: Source, path: str, by: Groups, labels: list[str | None], value: str) -> Source:
+def _group(whole: Source, path: str, column: str, labels: list[str | None], value: str) -> Source:
     rows = np.flatnonzero(np.array([found == value for found in labels]))
-    table = whole.data.drop(by.column)[rows]
-    return Source(table, _group_name(path, by, value), rows, whole.place)
+    return Source(whole.data.drop(column)[rows], _group_name(path, column, value), rows, whole.place)
 
 
-def _group_stream(whole: Stream, path: str, by: Groups, value: str) -> Stream:
+def _group_stream(whole: Stream, path: str, column: str, value: str) -> Stream:
     def batches() -> Iterator[Any]:
         for batch in whole:
-            mine = np.flatnonzero(np.array([found == value for found in _labels(batch, path, by)]))
-            yield batch.drop(by.column)[mine]  # type: ignore[attr-defined]
+            mine = np.flatnonzero(np.array([found == value for found in _labels(batch, path, column)]))
+            yield batch.drop(column)[mine]  # type: ignore[attr-defined]
 
     stream = Stream.batches(batches)
-    stream._source = Source((), _group_name(path, by, value), place=lambda row: f"row {row} of that group")
+    stream._source = Source((), _group_name(path, column, value), place=lambda row: f"row {row} of that group")
     return stream
