@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -83,20 +84,35 @@ class Seen(nn.Module):
         return f"Seen({self.units!r}, {self.network!r})"
 
 
+@dataclass(frozen=True)
+class Epochs:
+    """So many passes of Adam over both samples together, in batches of which the last of a pass is smaller."""
+
+    count: int
+    batch: int
+    rate: float
+
+
 class TwoLogits(nn.Module):
     """Their classifiers: two outputs, of which the difference is the score.
 
     For tables both are linear in the features and start as normal numbers. For images there is a ReLU between, and
     the loss takes the softmax of a softmax: the score then is a difference of probabilities, tanh(difference / 2).
+
+    With `epochs` it is trained as they do it, where a batch has as many points of each sample as come; it overfits
+    sooner than with equal parts of both. Otherwise it is left to `Learning`.
     """
 
-    def __init__(self, featurizer: nn.Module, *, image: bool) -> None:
+    def __init__(self, featurizer: nn.Module, *, image: bool, epochs: Epochs | None = None) -> None:
         super().__init__()
-        self.featurizer, self.image = featurizer, image
+        self.featurizer, self.image, self.epochs = featurizer, image, epochs
+        self.learned = False
         self.weights = nn.Parameter(torch.empty(0))  # (features + 1, 2), the last row is the constant
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Start the network and draw the outputs."""
+        if self.learned:
+            return
         start_featurizer(self.featurizer, points, generator)
         with torch.no_grad():
             width = self.featurizer(points[:2]).shape[1]
@@ -105,6 +121,22 @@ class TwoLogits(nn.Module):
         else:
             drawn = torch.randn(width + 1, 2, generator=generator)
         self.weights = nn.Parameter(drawn.to(points))
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Train on the pooled points, if it is for this class to do."""
+        if self.epochs is None:
+            return
+        points, sign = torch.cat([x, y]), torch.cat([torch.ones(len(x)), -torch.ones(len(y))]).to(x)
+        self.start(points, generator)
+        optimiser = torch.optim.Adam(self.parameters(), lr=self.epochs.rate)
+        for _ in range(self.epochs.count):
+            order = torch.randperm(len(points), generator=generator).to(points.device)
+            for batch in torch.split(order, self.epochs.batch):
+                optimiser.zero_grad(set_to_none=True)
+                loss = nn.functional.softplus(-sign[batch] * self(points[batch])[:, 0]).mean()  # the cross-entropy
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+        self.learned = True
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 1), positive where a point looks like one of X."""

@@ -28,7 +28,7 @@ from ..objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCrit
 from ..samples import Scaling, as_samples
 from ..statistics import MMD, HotellingT2
 from ..two_sample import TwoSampleTest
-from .author_parts import AsPublished, Seen, TheirUnits, TwoLogits, scaled
+from .author_parts import AsPublished, Epochs, Seen, TheirUnits, TwoLogits, scaled
 from .experiments import Setting
 
 _FULL = 10**9  # points of a batch that is all of them
@@ -249,20 +249,28 @@ class _Authors:
 
     def classifier(self, column: str) -> tuple[Kernel, Learning]:
         """C2ST: the decisions of a classifier, or the probabilities that its code takes for scores."""
-        network = self.seen(self.network())
-        scores = TwoLogits(network, image=self.images is not None)
+        network, rate = self.seen(self.network()), self.numbers.classifier_rate
         kernel: Kernel = Sign() if column == "S+C" else Linear() if self.images is not None else Probability()
-        return OnFeatures(scores, kernel), self.classifier_schedule(self.numbers.classifier_rate)
+        if self.images is not None:
+            return OnFeatures(TwoLogits(network, image=True), kernel), self.schedule(CrossEntropy(), rate)
+        epochs, batch = self.classifier_epochs()
+        scores = TwoLogits(network, image=False, epochs=Epochs(epochs, batch, rate))
+        return OnFeatures(scores, kernel), Learning(CrossEntropy(), steps=0)
+
+    def classifier_epochs(self) -> tuple[int, int]:
+        """How often their classifier sees all points of a table, and how many points a batch of both samples has."""
+        if self.setting.data != "blob":
+            return self.numbers.epochs, 128
+        batch = min(2 * self.setting.n // 9, 128)
+        return 1000 * self.setting.n // batch, batch  # 9000 n_b / batch
 
     def classifier_schedule(self, rate: float) -> Learning:
-        """Their epochs, in steps of batches that hold both samples."""
+        """The classifier whose features G+C and D+C take: as many steps, in batches of equal parts of both samples."""
         if self.images is not None:
             return self.schedule(CrossEntropy(), rate)
-        points = 2 * self.setting.n
-        blob = self.setting.data == "blob"
-        batch = min(2 * self.setting.n // 9, 128) if blob else 128
-        epochs = 1000 * self.setting.n // batch if blob else self.numbers.epochs  # 9000 n_b / batch
-        return self.schedule(CrossEntropy(), rate, steps=epochs * -(-points // batch), batch_size=batch // 2)
+        epochs, batch = self.classifier_epochs()
+        steps = epochs * -(-2 * self.setting.n // batch)
+        return self.schedule(CrossEntropy(), rate, steps=steps, batch_size=batch // 2)
 
     def features(self, method: str) -> tuple[nn.Module, Learning]:
         """ME and SCF, trained in one go."""
