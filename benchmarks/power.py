@@ -2,11 +2,9 @@
 
     python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100
     python benchmarks/power.py table [--variants]
-    python benchmarks/power.py catalogue [--trials 5]
 
-The first appends to benchmarks/results/power.jsonl, or for a variant of mmd-d to variants.jsonl and for a column of the
-paper's ablation to ablation.jsonl; the second prints. The third runs what is missing of all six tests of the paper and
-all ten columns of its ablation, on Blob and HDGM, and prints them beside the published numbers.
+The first appends to benchmarks/results/power.jsonl, or for a variant of mmd-d to variants.jsonl; the second prints.
+`twosample bench` runs all experiments of the paper, with fewer permutations; this is for finding defaults.
 A trial draws a training set, fits every method once on it, and tests the fitted kernel on fresh test sets of the same
 size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and
 continued; several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
@@ -33,35 +31,7 @@ PAPER = {
     "mmd-o": {"higgs": 0.376},
     "c2st-s": {"blob": 0.835, "hdgm": 0.472, "higgs": 0.257},
     "c2st-l": {"blob": 0.942, "hdgm": 0.585, "higgs": 0.399},
-    "G+C": {"blob": 0.901, "hdgm": 0.287},
-    "D+C": {"blob": 0.900, "hdgm": 0.302},
-    "L+M": {"blob": 0.851, "hdgm": 0.494},
-    "G+M": {"blob": 0.960, "hdgm": 0.223},
-    "D+M": {"blob": 0.906, "hdgm": 0.539},
-    "L+J": {"blob": 0.952, "hdgm": 0.635},
-    "G+J": {"blob": 0.966, "hdgm": 0.604},
 }
-_LONG = "all points in small steps, and a first layer that sees fine structure; with 3000 batches of 128 it is"
-_WIDTHS = "starts at the best Gaussian and learns a width for every column"
-_TRAIN = "the published number tests the training features again (Blob script of the authors), ours does not"
-_FULL = "the scores saturate on a split that noise chose: after 1000 steps 99 % of |tanh| are above 0.9"
-REASONS = {
-    ("blob", "c2st-l"): f"{_LONG} 0.948 (variants)",
-    ("hdgm", "c2st-s"): f"{_LONG} 0.431 (variants)",
-    ("hdgm", "c2st-l"): f"{_LONG} 0.455 (variants)",
-    ("blob", "G+C"): _TRAIN,
-    ("blob", "D+C"): _TRAIN,
-    ("hdgm", "G+C"): "the classifier is trained as that of C2ST-L, which is above the paper too",
-    ("hdgm", "D+C"): "the classifier is trained as that of C2ST-L, which is above the paper too",
-    ("blob", "L+M"): f"{_FULL}; so for every rate tried from 1e-3 to 1e-2, and the paper gives no settings",
-    ("hdgm", "L+M"): f"{_FULL}; the paper gives no settings",
-    ("blob", "D+M"): f"{_WIDTHS}; the start alone has 0.935 (variants of mmd-d)",
-    ("hdgm", "G+M"): f"{_WIDTHS}; with a plain MLP mmd-d has 0.415 (variants)",
-    ("hdgm", "D+M"): f"{_WIDTHS}; with a plain MLP mmd-d has 0.415 (variants)",
-    ("hdgm", "G+J"): f"{_WIDTHS}; with a plain MLP mmd-d has 0.415 (variants)",
-    ("hdgm", "mmd-d"): f"{_WIDTHS}; with a plain MLP it has 0.415 (variants)",
-}
-"""(data, method) -> why it is above or below the paper by more than two standard errors, found by experiment."""
 VARIANTS = {  # what was tried beside the defaults, of mmd-d where nothing else is said
     "no training": lambda: twosample.mmd_d(steps=0),
     "plain MLP": lambda: twosample.mmd_d(twosample.MLP()),
@@ -78,21 +48,9 @@ VARIANTS = {  # what was tried beside the defaults, of mmd-d where nothing else 
         for name in ("c2st-s", "c2st-l")
     },
 }
-CATALOGUE = {  # column of the paper: method here
-    "ME": "me",
-    "SCF": "scf",
-    "SCF, not optimised": "scf, not optimised",
-    "MMD-O": "mmd-o",
-    "S+C = C2ST-S": "c2st-s",
-    "L+C = C2ST-L": "c2st-l",
-    **{column: column for column in twosample.ABLATIONS if column not in ("S+C", "L+C", "D+J")},
-    "D+J = MMD-D": "mmd-d",
-}
 NEW_TRIALS = 100
 """Trials from this number on were drawn after the defaults were settled, which the first ones had a part in."""
-ABLATION = {c: (lambda c=c: twosample.ablation(c)) for c in twosample.ABLATIONS if c in CATALOGUE}
-ABLATION["scf, not optimised"] = lambda: twosample.scf(optimise=False)  # as published, though not meant
-TESTS = {**twosample.METHODS, **VARIANTS, **ABLATION}
+TESTS = {**twosample.METHODS, **VARIANTS}
 SIZES = {"blob": 360, "hdgm": 2000, "higgs": 1500, "mnist": 200}
 SCALES = {"blob*1e-4": (1e-4, 0.0), "blob*1e4": (1e4, 0.0), "blob+1e-4": (1.0, 1e-4), "blob+1e4": (1.0, 1e4)}
 
@@ -145,8 +103,7 @@ def run_trial(name, method, trial, tests):
 
 def store(method):
     """Where the runs of a method are kept; variants apart from the defaults."""
-    kept = "variants.jsonl" if method in VARIANTS else "ablation.jsonl" if method in ABLATION else "power.jsonl"
-    return RESULTS / kept
+    return RESULTS / ("variants.jsonl" if method in VARIANTS else "power.jsonl")
 
 
 def stored(path):
@@ -203,34 +160,6 @@ def table(path):
     return "\n".join(lines)
 
 
-def catalogue(trials):
-    """Six tests and ten columns on Blob and HDGM beside the paper's numbers, with a reason where they differ."""
-    lines = [
-        "| data | test | trials x tests | power | standard error | paper | difference in standard errors | why |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name in ("blob", "hdgm"):
-        for column, method in CATALOGUE.items():
-            records = [r for r in stored(store(method)) if r["data"] == name and r["method"] == method]
-            rates = [r["rejections"] / r["tests"] for r in records if r["trial"] < trials]
-            if not rates:
-                continue
-            error = np.std(rates, ddof=1) / len(rates) ** 0.5 if len(rates) > 1 else float("nan")
-            paper, far, why = PAPER.get(method, {}).get(name), "", ""
-            if paper is not None:
-                # The paper gives no error of its own here; with 1000 tests in all it cannot be less than binomial.
-                both = (error**2 + paper * (1 - paper) / 1000) ** 0.5
-                distance = (np.mean(rates) - paper) / both
-                far = f"{distance:+.1f}"
-                why = REASONS.get((name, method), "?") if abs(distance) > 2 else ""
-            count = f"{len(rates)} x {records[0]['tests']}"
-            shown = "" if paper is None else paper
-            lines.append(
-                f"| {name} | {column} | {count} | {np.mean(rates):.3f} | {error:.3f} | {shown} | {far} | {why} |"
-            )
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command")
@@ -241,17 +170,10 @@ if __name__ == "__main__":
     runner.add_argument("--first-trial", type=int, default=0)
     runner.add_argument("--tests", type=int, default=100)
     commands.add_parser("table").add_argument("--variants", action="store_true")
-    everything = commands.add_parser("catalogue")
-    everything.add_argument("--trials", type=int, default=5)
-    everything.add_argument("--no-run", action="store_true", help="print what is there")
     options = parser.parse_args()
     if options.command == "run":
         trials = range(options.first_trial, options.first_trial + options.trials)
         run(options.data, options.methods, trials, options.tests)
-    elif options.command == "catalogue":
-        if not options.no_run:
-            run(["blob", "hdgm"], list(CATALOGUE.values()), range(options.trials), 100)
-        print(catalogue(options.trials))
     else:
         variants = getattr(options, "variants", False)
         print(table(RESULTS / ("variants.jsonl" if variants else "power.jsonl")))

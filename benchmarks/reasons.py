@@ -4,11 +4,13 @@
     python benchmarks/reasons.py table
 
 Each probe is an experiment of `twosample bench` with something done as the authors' code does it, or not done. Trials
-go to `results/reasons.jsonl` as they come, and those that are there are not run again. `bench/reasons.py` of the library
-says in the tables what was found. Real data are read from the folder that TWOSAMPLE_DATA names.
+go to `results/reasons.jsonl` as they come, and those that are there are not run again. The table is in
+docs/reproduction/probes.md, and what it tells in `twosample/bench/reasons.py`. Real data are read from the folder
+that TWOSAMPLE_DATA names.
 """
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 
@@ -19,7 +21,8 @@ from twosample.bench import author_parts, authors, trials
 from twosample.bench.experiments import ALPHA, experiment
 from twosample.bench.recipes import build
 from twosample.bench.tables import standard_error
-from twosample.featurizers import SmoothCharacteristic
+from twosample.featurizers import Bounded, SmoothCharacteristic
+from twosample.kernels import Linear, OnFeatures
 
 RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
 
@@ -30,7 +33,7 @@ class TheirFrequencies(author_parts.AsPublished):
     def learn(self, x, y, generator):
         """Choose the width; nothing is drawn."""
         x, y = (self.units(points).double() for points in (x, y))
-        normal = np.random.RandomState(15).randn(self.count, x.shape[1])  # noqa: NPY002 the generator they have
+        normal = np.random.RandomState(15).randn(self.count, x.shape[1])  # the generator that they have
         features = SmoothCharacteristic(torch.tensor(normal), 1.0).double()
         widths = SmoothCharacteristic(self.count)
         widths.start(torch.cat([x, y]), generator)
@@ -45,8 +48,29 @@ def scf_frequencies(setting, X, Y):
     return type(test)(theirs, test.learning, test.statistic, test.calibration, name="scf")
 
 
+def l_plus_m(*, steps=1000, slower=1.0, every_feature=False):
+    """L+M with the settings of L+J changed: the paper gives none, and no released code has it."""
+
+    def change(setting, X, Y):
+        test = build("L+M", "paper", setting, X, Y)
+        rate = test.learning.learning_rate / slower
+        learning = dataclasses.replace(test.learning, steps=steps, learning_rate=rate, scale_rate=rate)
+        if not every_feature:
+            return dataclasses.replace(test, learning=learning)
+        theirs = authors._Authors(setting, authors.numbers(setting), X, Y)
+        kernel = OnFeatures(Bounded(theirs.seen(theirs.network())), Linear())
+        return dataclasses.replace(test, representation=kernel, learning=learning)
+
+    return change
+
+
+_BOTH = ("blob", "hdgm")
 PROBES = {  # name: experiment, rows, method, what builds the test
     "scf-frequencies": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "scf", scf_frequencies),
+    "l-plus-m-short": ("ablation", _BOTH, "L+M", l_plus_m(steps=300)),
+    "l-plus-m-long": ("ablation", _BOTH, "L+M", l_plus_m(steps=3000)),
+    "l-plus-m-slow": ("ablation", _BOTH, "L+M", l_plus_m(slower=10)),
+    "l-plus-m-features": ("ablation", _BOTH, "L+M", l_plus_m(every_feature=True)),
 }
 
 
@@ -55,11 +79,11 @@ def run(name, count, tests):
     shown, rows, method, change = PROBES[name]
     there = {(record["probe"], record["setting"], record["trial"]) for record in read()}
     for setting in experiment(shown).settings:
-        if setting.name not in rows:
+        if setting.row not in rows:
             continue
         cell = experiment(shown).cell(setting, method)
         for number in range(count):
-            if (name, setting.name, number) in there:
+            if (name, setting.row, number) in there:
                 continue
             streams = trials.seeded(cell, number)
             train, draw, _ = trials.draws(setting, streams.numpy("training set"))
@@ -68,7 +92,7 @@ def run(name, count, tests):
             for k in range(tests):
                 X, Y = draw(streams.numpy(f"test set {k}"))
                 rejections += fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False).reject(ALPHA)
-            record = {"probe": name, "setting": setting.name, "method": method, "trial": number, "tests": tests}
+            record = {"probe": name, "setting": setting.row, "method": method, "trial": number, "tests": tests}
             with RESULTS.open("a") as file:
                 file.write(json.dumps(record | {"rejections": rejections}) + "\n")
             print(record | {"rejections": rejections}, flush=True)
@@ -81,7 +105,7 @@ def read():
 
 def table():
     """A line for each setting of a probe, with the published number."""
-    lines = ["| probe | setting | trials x tests | power | published |", "|---|---|---|---|---|"]
+    lines = ["| probe | setting | test | trials x tests | power | published |", "|---|---|---|---|---|---|"]
     for name, (shown, rows, method, _) in PROBES.items():
         for row in rows:
             found = [record for record in read() if (record["probe"], record["setting"]) == (name, row)]
@@ -91,8 +115,9 @@ def table():
             tests, rejections = (sum(record[key] for record in found) for key in ("tests", "rejections"))
             error = standard_error(rates, rejections, tests)
             published = experiment(shown).expected(row, method)
-            cells = (name, row, f"{len(found)} x {found[0]['tests']}", f"{np.mean(rates):.3f} ± {error:.3f}")
-            lines.append(f"| {' | '.join(cells)} | {published.rate if published else ''} |")
+            cells = (name, row, method, f"{len(found)} x {found[0]['tests']}", f"{np.mean(rates):.3f} ± {error:.3f}")
+            printed = "" if published.error is None else f" ± {published.error:.3f}"
+            lines.append(f"| {' | '.join(cells)} | {published.rate:.3f}{printed} |")
     return "\n".join(lines)
 
 
@@ -100,13 +125,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run")
-    runner.add_argument("probe", choices=list(PROBES))
+    runner.add_argument("probes", nargs="+", choices=list(PROBES))
     runner.add_argument("--trials", type=int, default=5)
     runner.add_argument("--tests", type=int, default=100)
     commands.add_parser("table")
     options = parser.parse_args()
     if options.command == "run":
         torch.set_num_threads(1)
-        run(options.probe, options.trials, options.tests)
+        for probe in options.probes:
+            run(probe, options.trials, options.tests)
     else:
         print(table())
