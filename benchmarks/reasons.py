@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from twosample.bench import author_parts, authors, trials
+from twosample.bench import author_parts, authors, datasets, trials
 from twosample.bench.experiments import ALPHA, experiment
 from twosample.bench.recipes import build
 from twosample.bench.tables import standard_error
-from twosample.featurizers import Bounded, SmoothCharacteristic
-from twosample.kernels import Linear, OnFeatures
+from twosample.featurizers import Bounded, MeanEmbedding, SmoothCharacteristic
+from twosample.kernels import Gaussian, Linear, OnFeatures
 
 RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
 
@@ -41,11 +41,38 @@ class TheirFrequencies(author_parts.AsPublished):
         self.features = features.float()
 
 
+class TheirLocations(author_parts.AsPublished):
+    """ME from the locations that the normal numbers of the authors' fixed seed give, the same in all trials."""
+
+    def learn(self, x, y, generator):
+        """Choose the width and ascend from there."""
+        x, y = (self.units(points).double() for points in (x, y))
+        fixed, drawn = np.random.RandomState(20), []
+        for points, count in ((x, self.count // 2), (y, self.count - self.count // 2)):
+            values, vectors = np.linalg.eigh(np.cov(points.numpy().T) + 1e-3 * np.eye(points.shape[1]))
+            covariance = vectors @ np.diag(values**0.9) @ vectors.T + 1e-3 * np.eye(points.shape[1])
+            drawn.append(fixed.multivariate_normal(points.mean(0).numpy(), covariance, count))
+        median = author_parts.median_bandwidth(torch.cat([x, y]), generator)
+        kernel = Gaussian(median)
+        features = MeanEmbedding(torch.tensor(np.concatenate(drawn)), kernel).double()
+        widths = [median * 2.0 ** (octave / 2) for octave in np.linspace(-3, 4, 30)]
+        author_parts._choose_width(features, widths, x, y)
+        author_parts._ascend(features, kernel, x, y)
+        self.features = features.float()
+
+
+def me_locations(setting, X, Y):
+    """ME as published, from the authors' own locations."""
+    test = build("me", "paper", setting, X, Y)
+    theirs = TheirLocations(test.representation.units, "me", test.representation.count)
+    return dataclasses.replace(test, representation=theirs)
+
+
 def scf_frequencies(setting, X, Y):
     """SCF as published, at the authors' own frequencies."""
     test = build("scf", "paper", setting, X, Y)
     theirs = TheirFrequencies(test.representation.units, "scf", test.representation.count)
-    return type(test)(theirs, test.learning, test.statistic, test.calibration, name="scf")
+    return dataclasses.replace(test, representation=theirs)
 
 
 def l_plus_m(*, steps=1000, slower=1.0, every_feature=False):
@@ -64,14 +91,34 @@ def l_plus_m(*, steps=1000, slower=1.0, every_feature=False):
     return change
 
 
+def me_as_published(setting, X, Y):
+    """ME as published, on other draws of data."""
+    return build("me", "paper", setting, X, Y)
+
+
 _BOTH = ("blob", "hdgm")
 PROBES = {  # name: experiment, rows, method, what builds the test
     "scf-frequencies": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "scf", scf_frequencies),
+    "me-locations": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", me_locations),
+    "me-overlap": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", me_as_published),
+    **{f"me-quarter-{q}": ("higgs-power", ("N=1000",), "me", me_as_published) for q in range(4)},
     "l-plus-m-short": ("ablation", _BOTH, "L+M", l_plus_m(steps=300)),
     "l-plus-m-long": ("ablation", _BOTH, "L+M", l_plus_m(steps=3000)),
     "l-plus-m-slow": ("ablation", _BOTH, "L+M", l_plus_m(slower=10)),
     "l-plus-m-features": ("ablation", _BOTH, "L+M", l_plus_m(every_feature=True)),
 }
+OVERLAP = ("me-overlap",)
+"""Probes in which, as in the authors' trials on Higgs, one test set has X of the training set and another its Y."""
+
+
+def drawn(name, setting, rng):
+    """The training set and what draws test sets; of a quarter of the rows on hand where the probe says so."""
+    if "-quarter-" not in name:
+        return trials.draws(setting, rng)[:2]
+    order = np.random.default_rng(0)
+    parts = [pool[order.permutation(len(pool))[int(name[-1]) :: 4]] for pool in datasets.higgs()]
+    dealt = datasets.disjoint(*parts, setting.n, rng)
+    return dealt.train, lambda fresh: dealt.test(setting.tested)
 
 
 def run(name, count, tests):
@@ -86,11 +133,13 @@ def run(name, count, tests):
             if (name, setting.row, number) in there:
                 continue
             streams = trials.seeded(cell, number)
-            train, draw, _ = trials.draws(setting, streams.numpy("training set"))
+            train, draw = drawn(name, setting, streams.numpy("training set"))
             fitted = change(setting, *train).fit(*train, rng=streams.numpy("fit"), device="cpu", progress=False)
             rejections = 0
             for k in range(tests):
                 X, Y = draw(streams.numpy(f"test set {k}"))
+                if name in OVERLAP:
+                    X, Y = train[0] if k == number - 1 else X, train[1] if number > 1 and k == number - 2 else Y
                 rejections += fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False).reject(ALPHA)
             record = {"probe": name, "setting": setting.row, "method": method, "trial": number, "tests": tests}
             with RESULTS.open("a") as file:
