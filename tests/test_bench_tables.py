@@ -91,11 +91,16 @@ def test_a_published_number_without_an_error_has_that_of_ten_trials_like_ours():
     assert found.difference == pytest.approx((found.rate - 0.985) / math.hypot(found.error, found.published_error))
 
 
-def test_beyond_two_standard_errors_is_marked():
+def test_beyond_two_standard_errors_is_marked(monkeypatch):
     found = entry("higgs-power", {"N=3000": [40, 42, 41]})
     assert found.difference > 2 and found.far
-    lines = tables.table("higgs-power", trials_of("higgs-power", {"N=3000": [40, 42, 41]})).splitlines()
+    records = trials_of("higgs-power", {"N=3000": [40, 42, 41]})
+    theirs = trials_of("higgs-power", {"N=3000": [19, 21]}, recipe="paper")
+    monkeypatch.setattr(tables, "reason", lambda *_: "?")
+    lines = tables.table("higgs-power", records).splitlines()
     assert "| N=3000 | me | 3 x 100 | 0.410 | 0.030 | 0.197 ± 0.012 | +6.6 | ! | ? | 0.5 |" in lines
+    monkeypatch.setattr(tables, "reason", lambda *_: "theirs {paper}, {paper N=1000}")
+    assert "| theirs 0.200 ± 0.031 (2 x 100), not run |" in tables.table("higgs-power", [*records, *theirs])
 
 
 def test_a_level_has_exact_limits_and_pools_both_nulls():

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -195,15 +196,14 @@ def _difference(entry: Entry) -> str:
 
 
 def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], Entry]) -> str:
-    """The reason for a difference, with what other recipes gave in the same place: {paper} or {default}."""
-    if not entry.far:
-        return ""
-    text = reason(shown.name, entry.row, entry.method, entry.recipe)
-    for recipe in RECIPES:
-        other = others.get((entry.row, entry.method, recipe))
-        found = "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
-        text = text.replace(f"{{{recipe}}}", found)
-    return text
+    """The reason for a difference, in which {paper} is what that recipe gave in its place, {paper ROW} elsewhere."""
+
+    def found(match: re.Match[str]) -> str:
+        other = others.get((match[2] or entry.row, entry.method, match[1]))
+        return "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
+
+    text = reason(shown.name, entry.row, entry.method, entry.recipe) if entry.far else ""
+    return re.sub(rf"{{({'|'.join(RECIPES)})(?: ([^}}]+))?}}", found, text)
 
 
 def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
