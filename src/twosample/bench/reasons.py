@@ -36,8 +36,8 @@ _START = (
     "whether training has begun to find anything after the authors' steps depends on the start, and theirs is one start"
 )
 _ROWS = (
-    "two test sets of the authors' share a sample with training: 0.093 so; and rows have a power of their own: quarters "
-    "of those on hand have 0.058 to 0.112 (probes)"
+    "two test sets of the authors' share a sample with training: 0.093 so; and rows have a power of their own: "
+    "quarters of those on hand have 0.058 to 0.112 (probes)"
 )
 
 REASONS: tuple[Reason, ...] = (
