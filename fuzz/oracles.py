@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 
 from twosample.errors import InputError
 from twosample.files import npy_parts, parquet_parts
+from twosample.opening import open_file
 from twosample.samples import as_samples
 
 MISSING = {"", "NA", "N/A", "null", "NULL"}
@@ -135,6 +136,31 @@ def agrees_with_numpy(found: np.ndarray, path: Path) -> None:
         return
     whole = np.concatenate([part.read() for part in parts]).astype(found.dtype)  # in the order of bytes of the file
     check(_alike(found, whole), "in parts it is something else")
+
+
+def in_parts(data: str) -> list[Any] | None:
+    """The parts of a file that is streamed; None if it is refused, with a sentence."""
+    try:
+        with only_our_warnings():
+            return list(open_file(data, stream=True))
+    except InputError as error:
+        check_sentence(str(error), data.partition("::")[0])
+        return None
+
+
+def agrees_in_parts(found: Any, data: str) -> None:
+    """In parts it is what it is in one piece; only what has no rows may be refused."""
+    parts = in_parts(data)
+    rows = 0 if isinstance(found, np.ndarray) and not found.ndim else len(found)
+    check(parts is not None or not rows, "refused in parts, but not as a whole")
+    if not parts:
+        check(not rows, "in parts it has no rows")
+    elif isinstance(found, np.ndarray):
+        check(_alike(found, np.concatenate(parts).astype(found.dtype)), "in parts it is something else")
+    else:
+        whole = pl.concat(parts, how="vertical_relaxed")
+        check(whole.columns == found.columns, f"in parts it has the columns {whole.columns}")
+        check_rows(whole, [list(row) for row in found.rows()])
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:

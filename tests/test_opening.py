@@ -353,6 +353,25 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
         open_file("x.xlsx", stream=True)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_text_that_was_read_otherwise_in_parts(folder, stream):
+    Path("mac.csv").write_bytes(b"a,b\r1,x\r2,y\r")
+    Path("other.csv").write_text("a,b\n1.5,\uff11\uff12\n", encoding="utf-8")  # digits, but none that float takes here
+    Path("nothing.csv").write_bytes(b"")
+    Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
+
+    def rows(name):
+        found = open_file(name, stream=stream)
+        return (pl.concat(list(found)) if stream else found.data).rows()
+
+    assert rows("mac.csv") == [(1, "x"), (2, "y")]
+    assert rows("other.csv") == [(1.5, "\uff11\uff12")]
+    with pytest.raises(InputError, match=r"nothing\.csv is empty \(0 bytes\)"):
+        rows("nothing.csv")
+    with pytest.raises(InputError, match=r"more\.csv, line 3: 3 fields where the header has 2"):
+        rows("more.csv")
+
+
 VALUES = [None, True, False, 0, -3, 2**40, 2**70, 0.5, float("nan"), "", "x", "02139", "é"]
 
 

@@ -57,6 +57,11 @@ def _damaged(file: Path) -> InputError:
     return InputError(f"{file} cannot be read as {file.suffix[1:].lower()}: it is damaged.")
 
 
+def empty(file: Path) -> InputError:
+    """What to say of a file without a byte."""
+    return InputError(f"{file} is empty (0 bytes); was it written completely?")
+
+
 def sentence(error: BaseException) -> str:
     """The first line of a foreign message, ending in a full stop."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

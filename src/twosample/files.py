@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ._progress import bar
 from .columns import Columns
 from .errors import InputError
-from .filehandles import check_survival, is_zipped, opened, polars_for, told_about, unheard
+from .filehandles import check_survival, empty, is_zipped, opened, polars_for, told_about, unheard
 from .images import picture_parts, read_pictures
 from .reading import AS_FOUND, Source
 from .records import Records, read_json_lines, read_query
@@ -106,7 +106,7 @@ def read_source(
         raise InputError(f"{file}::{member} picks an array by its name, but only .npz files have any; give {file}.")
     with opened(file) as stream, told_about(file):
         if not stream.peek(1):
-            raise InputError(f"{file} is empty (0 bytes); was it written completely?")
+            raise empty(file)
         if ending == ".npz":
             return Source(_read_npz(stream, file, member), name)
         table, place = _READERS[ending](stream, file, rules)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._progress import Tick
 from .columns import Columns
 from .errors import InputError
-from .filehandles import opened, polars_for, sentence, told_about
+from .filehandles import empty, opened, polars_for, sentence, told_about
 
 if TYPE_CHECKING:
     import polars
@@ -64,9 +64,12 @@ def _common(pl: Any, types: set[Any]) -> Any:
 
 def _pieces(file: Path, rules: Columns, separator: str, types: Mapping[str, Any]) -> Iterator[polars.DataFrame]:
     """A text file in parts, each parsed by itself but for the `types` of columns that are known."""
+    returns = _has_only_returns(file)
     with opened(file) as stream, told_about(file):
+        if not stream.peek(1):
+            raise empty(file)
         head, lines = b"", 0
-        for raw in _cut(stream):
+        for raw in _cut(stream, returns):
             if not head:
                 head = raw[: _end_of_header(raw)]
                 yield _parsed(raw, file, rules, separator, types)
@@ -75,11 +78,17 @@ def _pieces(file: Path, rules: Columns, separator: str, types: Mapping[str, Any]
             lines += raw.count(b"\n")
 
 
-def _cut(stream: io.BufferedReader) -> Iterator[bytes]:
-    """The text, cut where a line ends that is no part of a quotation."""
+def _has_only_returns(file: Path) -> bool:
+    """Whether no line of the file ends in a newline, as on old Macs."""
+    with opened(file) as stream, told_about(file):
+        return not any(b"\n" in block for block in iter(lambda: stream.read(PIECE), b""))
+
+
+def _cut(stream: io.BufferedReader, returns: bool) -> Iterator[bytes]:
+    """The text, cut where a line ends that is no part of a quotation; lines may end in carriage `returns` alone."""
     rest = b""
     while block := stream.read(PIECE):
-        rest += block
+        rest += block.replace(b"\r", b"\n") if returns else block
         end = rest.rfind(b"\n") + 1
         while end and rest.count(b'"', 0, end) % 2:
             end = rest.rfind(b"\n", 0, end - 1) + 1
@@ -118,8 +127,10 @@ def _parsed(
         if _has_two_readings(raw):
             raise _in_two_ways(file) from error
         raise
-    if (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
+    whole = raw.count(separator.encode()) == (len(header) - 1) * (table.height + 1)
+    if not whole or (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
         # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
+        # One with an empty field too many reads as if it had not.
         rows, blank = _scan(raw, file, separator, len(header), before)
         if [name.strip() for name in table.columns] != header or rows != table.height:
             raise _in_two_ways(file)
@@ -152,7 +163,10 @@ def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> 
     try:
         table = read(FIRST)
     except pl.exceptions.PolarsError:
-        return read(None)
+        try:
+            return read(None)
+        except pl.exceptions.PolarsError:  # what it takes for numbers, such as digits of other scripts, may be none
+            return read(0)
     settled = table.height <= FIRST or all(column.name in known or _tells(column) for column in table)
     return table if settled else read(None)
 
