@@ -349,3 +349,12 @@ def test_reasons_are_of_cells_that_exist():
         shown = EXPERIMENTS[each.experiment]
         assert each.row is None or each.row in {setting.row for setting in shown.settings}
         assert set(each.methods) <= set(shown.methods) and each.recipe in RECIPES
+
+
+def test_numbers_in_reasons_are_those_of_their_pages():
+    for each in REASONS:
+        source = next((name for name in ("probes", "blob-authors") if f"{name})" in each.text), None)
+        if source is not None:
+            page = (PAGES / f"{source}.md").read_text("utf-8")
+            assert all(number in page for number in re.findall(r"\b[01]\.\d{3}\b", each.text)), each.text
+    assert sum("probes)" in each.text for each in REASONS) > 5

@@ -84,7 +84,7 @@ def polars_for(file: Path) -> Any:
     return polars
 
 
-_CHECKED = 2**26  # bytes of a file that is read in about half a second
+_CHECKED = 2**26  # bytes of a file that may be read twice
 _READ = "import polars, sys; getattr(polars, sys.argv[1])(sys.argv[2])"
 
 
