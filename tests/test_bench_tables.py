@@ -309,6 +309,19 @@ def test_pages_are_written_and_the_summary_filled_in(folder, tmp_path):
     assert (readme.parent / "images" / "higgs-power.png").exists()
 
 
+def test_the_summary_pools_levels_over_experiments(tmp_path):
+    store = Store(tmp_path)
+    store.check()
+    for each in trials_of("blob-level", {"n_b=40": [5, 6]}) + trials_of("hdgm-level", {"N=4000": [1]}):
+        store.append(each)
+    for each in trials_of("blob-power", {"n_b=40": [90]}) + trials_of("hdgm-level", {"N=2000": [30]}, recipe="paper"):
+        store.append(each)
+    low, high = tables.binomial_limits(12, 300, 0.95)
+    expected = f"12 | 300 | 0.040 | {low:.3f} to {high:.3f} |"
+    text = pages.summary(store)
+    assert f"| me | {expected}" in text and f"| all | {expected}" in text and "| mmd-d | 0 | 0 |  |  |" in text
+
+
 def test_a_readme_without_a_place_for_the_summary(folder):
     with pytest.raises(InputError, match="must have one line"):
         pages.with_summary("no place", Store(folder))

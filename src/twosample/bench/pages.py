@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from . import figures, tables
-from .experiments import EXPERIMENTS, Experiment
+from .experiments import EXPERIMENTS, METHODS, Experiment
 from .recipes import RECIPES
 from .running import duration
 from .store import Record, Store
@@ -41,7 +41,24 @@ def summary(store: Store) -> str:
             if cells:
                 lines.append(_summary_line(shown, recipe, cells, everything))
     spent = duration(sum(record.cpu_seconds for record in everything))
-    return "\n".join([*lines, "", f"CPU time of all {len(everything)} trials: {spent}, each in one thread."])
+    lines += ["", f"CPU time of all {len(everything)} trials: {spent}, each in one thread."]
+    return "\n".join(lines + _levels(everything))
+
+
+def _levels(records: Sequence[Record]) -> list[str]:
+    """The level of each method over all data, which single cells have too few tests to tell."""
+    null = [each for each in records if EXPERIMENTS[each.experiment].kind == "level" and each.recipe == "default"]
+    if not null:
+        return []
+    lines = ["", "Level 0.05 over all level experiments, recipe `default`:", ""]
+    lines += ["| test | rejections | tests | level | exact 95 % limits |", "|---|---|---|---|---|"]
+    for method in (*METHODS, None):
+        trials = [each for each in null if method in (each.method, None)]
+        rejections, tests = sum(each.rejections for each in trials), sum(each.tests for each in trials)
+        low, high = tables.binomial_limits(rejections, tests, 0.95)
+        level = f"{rejections / tests:.3f} | {low:.3f} to {high:.3f}" if tests else " | "
+        lines.append(f"| {method or 'all'} | {rejections} | {tests} | {level} |")
+    return lines
 
 
 def _summary_line(shown: Experiment, recipe: str, cells: Sequence[tables.Entry], records: Sequence[Record]) -> str:
