@@ -123,9 +123,39 @@ def test_a_classifier_is_trained_in_pooled_batches():
     assert torch.equal(network.weights, before)
 
 
+def s_of(kernel: twosample.Gaussian) -> float:
+    return 2 * kernel.bandwidth**2
+
+
+@pytest.mark.parametrize("setting", [HDGM, HIGGS], ids=["hdgm", "higgs"])
+def test_scales_on_the_features_of_a_classifier_start_where_theirs_do(setting):
+    x, y = data(setting, 40)
+    small = dataclasses.replace(setting, n=40)
+    numbers = dataclasses.replace(authors.numbers(setting), epochs=1, scale_rate=0.01, both_rate=0.02)
+    g, d = (
+        authors.build(column, small, numbers, x, y, permutations=19).fit(x, y, rng=0, progress=False)
+        for column in ("G+C", "D+C")
+    )
+    seen = g.scaling.apply(as_samples(x, y))
+    features = g.representation.featurizer
+    between = torch.cdist(features(seen.x), features(seen.y)).square()
+    # The first step of Adam is as long as its rate, whatever the gradient.
+    assert abs(s_of(g.representation.kernel) - between.median() / 16) == pytest.approx(0.01, rel=0.01)
+    kappa, q = d.representation.kappa, d.representation.q.kernel
+    assert abs(math.sqrt(s_of(kappa)) - math.sqrt(numbers.both_s_phi)) == pytest.approx(0.02, rel=0.01)
+    assert abs(math.sqrt(s_of(q)) - math.sqrt(numbers.both_s_q)) == pytest.approx(0.02, rel=0.01)
+    assert d.representation.eps < 1e-9 and not built("D+C", BLOB).representation.logit_eps.requires_grad
+    # The features are those of the classifier alone, which is trained once.
+    classifier = features.classifier
+    assert classifier.learned
+    before = [weights.clone() for weights in classifier.parameters()]
+    classifier.learn(seen.x, seen.y, torch.Generator())
+    assert all(torch.equal(*pair) for pair in zip(before, classifier.parameters(), strict=True))
+
+
 def test_scales_grow_with_the_dimensions_of_hdgm():
     found = authors.numbers(Setting("d=30", "hdgm", 2000, 30))
-    assert (found.s_q, round(found.gaussian_s, 2)) == (60.0, 7.71)
+    assert (found.s_q, round(found.gaussian_s, 2), found.both_s_q) == (60.0, 7.71, 180.0)
 
 
 def test_what_the_paper_states_otherwise():

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 from ..errors import InputError
 from ..featurizers import FeatureMap, MeanEmbedding, SmoothCharacteristic
-from ..kernels import Gaussian, median_bandwidth, start_featurizer
+from ..kernels import Gaussian, OnFeatures, median_bandwidth, start_featurizer
 from .experiments import ALPHA
 
 
@@ -124,7 +124,7 @@ class TwoLogits(nn.Module):
 
     def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
         """Train on the pooled points, if it is for this class to do."""
-        if self.epochs is None:
+        if self.epochs is None or self.learned:
             return
         points, sign = torch.cat([x, y]), torch.cat([torch.ones(len(x)), -torch.ones(len(y))]).to(x)
         self.start(points, generator)
@@ -137,6 +137,7 @@ class TwoLogits(nn.Module):
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
         self.learned = True
+        self.requires_grad_(False)
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 1), positive where a point looks like one of X."""
@@ -147,6 +148,41 @@ class TwoLogits(nn.Module):
 
     def __repr__(self) -> str:
         return f"TwoLogits({self.featurizer!r}, image={self.image})"
+
+
+class ClassifierFeatures(nn.Module):
+    """What a classifier that trains itself weighs for its outputs; nothing trains it further."""
+
+    def __init__(self, classifier: TwoLogits) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width)."""
+        features: Tensor = self.classifier.featurizer(points)
+        return features
+
+    def __repr__(self) -> str:
+        return f"ClassifierFeatures({self.classifier!r})"
+
+
+class OfClassifier(OnFeatures):
+    """A Gaussian on the features of a classifier, whose s starts at a 16th of the median between the samples."""
+
+    featurizer: ClassifierFeatures
+
+    def __init__(self, classifier: TwoLogits) -> None:
+        super().__init__(ClassifierFeatures(classifier), scaled(1.0, trained="s"))
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Train the classifier, then look at its features."""
+        self.featurizer.classifier.learn(x, y, generator)
+        with torch.no_grad():
+            median = torch.cdist(self.featurizer(x), self.featurizer(y)).square().median()
+        self.kernel = scaled(float(median) / 16, trained="s").to(x)
+
+    def __repr__(self) -> str:
+        return f"OfClassifier({self.featurizer.classifier!r})"
 
 
 class AsPublished(nn.Module):

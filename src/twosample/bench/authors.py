@@ -22,13 +22,13 @@ from torch import nn
 
 from ..calibration import Asymptotic, Permutation
 from ..featurizers import MLP, Bounded, Classifier, ConvNet
-from ..kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, Probability, Sign
+from ..kernels import DeepKernel, Kernel, Linear, OnFeatures, Probability, Sign
 from ..learning import Learning
 from ..objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from ..samples import Scaling, as_samples
 from ..statistics import MMD, HotellingT2
 from ..two_sample import TwoSampleTest
-from .author_parts import AsPublished, Epochs, Seen, TheirUnits, TwoLogits, scaled
+from .author_parts import AsPublished, ClassifierFeatures, Epochs, OfClassifier, Seen, TheirUnits, TwoLogits, scaled
 from .experiments import Setting
 
 _FULL = 10**9  # points of a batch that is all of them
@@ -50,8 +50,10 @@ class Numbers:
         Of C2ST.
     locations
         Of ME, and frequencies of SCF.
-    linear_rate, features_rate, features_s, network_rate, scales_rate
-        Of the ablation: L+J; G+J and its s_phi; the classifier whose features G+C and D+C take, and their scales.
+    linear_rate, features_rate, features_s, network_rate, scale_rate
+        Of the ablation: L+J; G+J and its s_phi; the classifier whose features G+C and D+C take; the scale of G+C.
+    both_s_phi, both_s_q, both_rate
+        Where the scales of D+C start, and their learning rate.
     """
 
     epochs: int
@@ -69,7 +71,10 @@ class Numbers:
     features_rate: float
     features_s: float = 0.005
     network_rate: float
-    scales_rate: float
+    scale_rate: float
+    both_s_phi: float
+    both_s_q: float
+    both_rate: float
 
 
 def numbers(setting: Setting, *, stated: bool = False) -> Numbers:
@@ -77,7 +82,7 @@ def numbers(setting: Setting, *, stated: bool = False) -> Numbers:
     found = _NUMBERS[_kind(setting)]
     if setting.data == "hdgm":  # scales in proportion to the dimensions
         d = setting.dimension or 10
-        found = dataclasses.replace(found, s_q=2.0 * d, gaussian_s=2 * d * _DRAWN)
+        found = dataclasses.replace(found, s_q=2.0 * d, gaussian_s=2 * d * _DRAWN, both_s_q=6.0 * d)
     return dataclasses.replace(found, **STATED.get(_kind(setting), {})) if stated else found
 
 
@@ -102,7 +107,10 @@ _NUMBERS = {
         features_rate=5e-3,
         features_s=0.002,
         network_rate=5e-4,
-        scales_rate=5e-4,
+        scale_rate=5e-4,
+        both_s_phi=0.02,
+        both_s_q=4.0,
+        both_rate=0.05,
     ),
     "hdgm": Numbers(
         epochs=1000,
@@ -116,7 +124,10 @@ _NUMBERS = {
         features_rate=5e-5,
         features_s=0.02,
         network_rate=1e-3,
-        scales_rate=5e-5,
+        scale_rate=5e-5,
+        both_s_phi=0.1,
+        both_s_q=60.0,
+        both_rate=5e-5,
     ),
     "higgs": Numbers(
         epochs=1000,
@@ -130,7 +141,10 @@ _NUMBERS = {
         linear_rate=5e-4,
         features_rate=5e-5,
         network_rate=1.5e-3,
-        scales_rate=1e-3,
+        scale_rate=1e-3,
+        both_s_phi=0.005,
+        both_s_q=8.0,
+        both_rate=1e-3,
     ),
     "mnist": Numbers(
         epochs=2000,
@@ -143,7 +157,10 @@ _NUMBERS = {
         linear_rate=2e-4,
         features_rate=2e-4,
         network_rate=2e-4,
-        scales_rate=1e-3,
+        scale_rate=1e-3,
+        both_s_phi=400.0,
+        both_s_q=8192.0,
+        both_rate=1e-3,
     ),
 }
 _NUMBERS["cifar"] = dataclasses.replace(_NUMBERS["mnist"], epochs=1000, rate=2e-4)
@@ -159,6 +176,7 @@ STATED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 _IMAGES = {"mnist": (32, 100), "cifar": (64, 300)}  # pixels across, features
 _IMAGE_BATCH = 100  # of each sample
+_IMAGES_S = 200.0  # of G+C
 
 
 def build(method: str, setting: Setting, numbers: Numbers, X: Any, Y: Any, *, permutations: int) -> TwoSampleTest:
@@ -238,14 +256,24 @@ class _Authors:
         return OnFeatures(features, Linear()), self.schedule(goal, n.linear_rate)
 
     def two_stages(self, kind: str) -> tuple[Kernel, Learning]:
-        """G+C and D+C: a classifier's network, frozen, and scales trained for J.
+        """G+C and D+C: a classifier's features, which stay as they are, and scales trained for J.
 
-        Theirs start at multiples of the median that suit nothing in particular; these start at the best Gaussian.
+        The classifier of images is trained by `Learning`, with one output and features before the last ReLU, unlike
+        theirs.
         """
-        network = self.seen(self.network())
-        first = self.classifier_schedule(self.numbers.network_rate)
-        learning = self.schedule(PowerCriterion(), self.numbers.scales_rate, pretraining=first)
-        return (OnFeatures(network, Gaussian()) if kind == "G" else DeepKernel(network)), learning
+        n, network = self.numbers, self.seen(self.network())
+        learning = self.schedule(PowerCriterion(), n.scale_rate if kind == "G" else n.both_rate)
+        if self.images is not None:
+            learning = dataclasses.replace(learning, pretraining=self.schedule(CrossEntropy(), n.network_rate))
+        classifier = TwoLogits(network, image=False, epochs=self.classifier_epochs(n.network_rate))
+        if kind == "G":
+            on_images = OnFeatures(network, scaled(_IMAGES_S, trained="s"))
+            return OfClassifier(classifier) if self.images is None else on_images, learning
+        features = ClassifierFeatures(classifier) if self.images is None else network
+        q = OnFeatures(self.units(), scaled(n.both_s_q, trained="root"))
+        deep = DeepKernel(features, scaled(n.both_s_phi, trained="root"), q, eps=n.eps)
+        deep.logit_eps.requires_grad_(self.setting.data != "blob")
+        return deep, learning
 
     def classifier(self, column: str) -> tuple[Kernel, Learning]:
         """C2ST: the decisions of a classifier, or the probabilities that its code takes for scores."""
@@ -253,24 +281,15 @@ class _Authors:
         kernel: Kernel = Sign() if column == "S+C" else Linear() if self.images is not None else Probability()
         if self.images is not None:
             return OnFeatures(TwoLogits(network, image=True), kernel), self.schedule(CrossEntropy(), rate)
-        epochs, batch = self.classifier_epochs()
-        scores = TwoLogits(network, image=False, epochs=Epochs(epochs, batch, rate))
+        scores = TwoLogits(network, image=False, epochs=self.classifier_epochs(rate))
         return OnFeatures(scores, kernel), Learning(CrossEntropy(), steps=0)
 
-    def classifier_epochs(self) -> tuple[int, int]:
-        """How often their classifier sees all points of a table, and how many points a batch of both samples has."""
+    def classifier_epochs(self, rate: float) -> Epochs:
+        """How often their classifier sees all points of a table, in batches of how many points of both samples."""
         if self.setting.data != "blob":
-            return self.numbers.epochs, 128
+            return Epochs(self.numbers.epochs, 128, rate)
         batch = min(2 * self.setting.n // 9, 128)
-        return 1000 * self.setting.n // batch, batch  # 9000 n_b / batch
-
-    def classifier_schedule(self, rate: float) -> Learning:
-        """The classifier whose features G+C and D+C take: as many steps, in batches of equal parts of both samples."""
-        if self.images is not None:
-            return self.schedule(CrossEntropy(), rate)
-        epochs, batch = self.classifier_epochs()
-        steps = epochs * -(-2 * self.setting.n // batch)
-        return self.schedule(CrossEntropy(), rate, steps=steps, batch_size=batch // 2)
+        return Epochs(1000 * self.setting.n // batch, batch, rate)  # 9000 n_b / batch
 
     def features(self, method: str) -> tuple[nn.Module, Learning]:
         """ME and SCF, trained in one go."""
