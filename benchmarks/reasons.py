@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from twosample.bench import author_parts, authors, datasets, dcgan, trials
 from twosample.bench.experiments import ALPHA, experiment
 from twosample.bench.recipes import build
 from twosample.bench.tables import standard_error
 from twosample.calibration import Permutation
-from twosample.featurizers import Bounded, MeanEmbedding, SmoothCharacteristic
+from twosample.featurizers import Bounded, Classifier, MeanEmbedding, SmoothCharacteristic
 from twosample.kernels import Gaussian, Linear, OnFeatures
 
 RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
@@ -66,6 +67,50 @@ class TheirLocations(author_parts.AsPublished):
         self.features = features.float()
 
 
+class ByGramMatrices(nn.Module):
+    """A network trained for J of the linear kernel as the authors write it: whole matrices, at some precision."""
+
+    def __init__(self, network, steps, rate, precision):
+        super().__init__()
+        self.network, self.steps, self.rate, self.precision = network, steps, rate, precision
+
+    def learn(self, x, y, generator):
+        """Ascend."""
+        n, points = len(x), torch.cat([x, y])
+        self.network.start(points, generator)
+        self.network.to(self.precision)
+        optimiser = torch.optim.Adam(self.network.parameters(), lr=self.rate)
+        for _ in range(self.steps):
+            f = self.network(points.to(self.precision))
+            f, g = f[:n], f[n:]
+            h = f @ f.T + g @ g.T - f @ g.T - g @ f.T
+            mmd = (h.sum() - h.diagonal().sum()) / (n * (n - 1))
+            variance = 4 * ((h.sum(1) / n).square().mean() - (h.sum() / n**2) ** 2)
+            optimiser.zero_grad()
+            (-mmd / (variance + 1e-8).sqrt()).backward()
+            optimiser.step()
+        self.network.to(x.dtype)
+        self.requires_grad_(False)
+
+    def forward(self, points):
+        """The features."""
+        return self.network(points)
+
+
+def by_gram_matrices(precision):
+    """L+J as published, but for how J is computed."""
+
+    def change(setting, X, Y):
+        test = build("L+J", "paper", setting, X, Y)
+        network = ByGramMatrices(
+            test.representation.featurizer, test.learning.steps, test.learning.learning_rate, precision
+        )
+        learning = dataclasses.replace(test.learning, steps=0)
+        return dataclasses.replace(test, representation=OnFeatures(network, Linear()), learning=learning)
+
+    return change
+
+
 def me_locations(setting, X, Y):
     """ME as published, from the authors' own locations."""
     test = build("me", "paper", setting, X, Y)
@@ -96,6 +141,25 @@ def l_plus_m(*, steps=1000, slower=1.0, every_feature=False):
     return change
 
 
+def faster(column, times):
+    """A column at so many times its learning rate."""
+
+    def change(setting, X, Y):
+        test = build(column, "paper", setting, X, Y)
+        rate = times * test.learning.learning_rate
+        return dataclasses.replace(
+            test, learning=dataclasses.replace(test.learning, learning_rate=rate, scale_rate=rate)
+        )
+
+    return change
+
+
+def one_score(setting, X, Y):
+    """L+J with the one score of the paper's text, where the released code has all features."""
+    test = build("L+J", "paper", setting, X, Y)
+    return dataclasses.replace(test, representation=OnFeatures(Classifier(test.representation.featurizer), Linear()))
+
+
 def their_test(method):
     """A test as published, with their 100 permutations."""
     return lambda setting, X, Y: dataclasses.replace(
@@ -123,10 +187,13 @@ PROBES = {  # name: experiment, rows, method, what builds the test
     **{f"mmd-o-quarter-{q}": ("higgs-power", ("N=2000",), "mmd-o", as_published("mmd-o")) for q in range(4)},
     **{f"me-quarter-{q}": ("higgs-power", ("N=1000",), "me", as_published("me")) for q in range(4)},
     **{f"{c}-on-training": ("ablation", ("blob",), c, as_published(c)) for c in ("G+C", "D+C")},
-    **{
-        f"{column}-authors-data": ("ablation", ("blob",), column, as_published(column))
-        for column in ("G+M", "D+M", "L+J")
-    },
+    **{f"{column}-authors-data": ("ablation", ("blob",), column, as_published(column)) for column in ("G+M", "D+M")},
+    "D+M-ten-times-the-rate": ("ablation", ("hdgm",), "D+M", faster("D+M", 10)),
+    "G+J-authors-data": ("ablation", ("hdgm",), "G+J", as_published("G+J")),
+    "L+J-one-score": ("ablation", _BOTH, "L+J", one_score),
+    "L+J-single-precision": ("ablation", ("hdgm",), "L+J", by_gram_matrices(torch.float32)),
+    "L+J-double-precision": ("ablation", ("hdgm",), "L+J", by_gram_matrices(torch.float64)),
+    "L+J-authors-data": ("ablation", _BOTH, "L+J", as_published("L+J")),
     **{
         f"{method}-without-faint-pixels": ("mnist-power", ("N=200", "N=400"), method, as_it_comes(method))
         for method in ("mmd-d", "c2st-s")
