@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 from twosample.bench import author_parts, authors, datasets, dcgan, trials
 from twosample.bench.experiments import ALPHA, experiment
@@ -65,50 +64,6 @@ class TheirLocations(author_parts.AsPublished):
         author_parts._choose_width(features, widths, x, y)
         author_parts._ascend(features, kernel, x, y)
         self.features = features.float()
-
-
-class ByGramMatrices(nn.Module):
-    """A network trained for J of the linear kernel as the authors write it: whole matrices, at some precision."""
-
-    def __init__(self, network, steps, rate, precision):
-        super().__init__()
-        self.network, self.steps, self.rate, self.precision = network, steps, rate, precision
-
-    def learn(self, x, y, generator):
-        """Ascend."""
-        n, points = len(x), torch.cat([x, y])
-        self.network.start(points, generator)
-        self.network.to(self.precision)
-        optimiser = torch.optim.Adam(self.network.parameters(), lr=self.rate)
-        for _ in range(self.steps):
-            f = self.network(points.to(self.precision))
-            f, g = f[:n], f[n:]
-            h = f @ f.T + g @ g.T - f @ g.T - g @ f.T
-            mmd = (h.sum() - h.diagonal().sum()) / (n * (n - 1))
-            variance = 4 * ((h.sum(1) / n).square().mean() - (h.sum() / n**2) ** 2)
-            optimiser.zero_grad()
-            (-mmd / (variance + 1e-8).sqrt()).backward()
-            optimiser.step()
-        self.network.to(x.dtype)
-        self.requires_grad_(False)
-
-    def forward(self, points):
-        """The features."""
-        return self.network(points)
-
-
-def by_gram_matrices(precision):
-    """L+J as published, but for how J is computed."""
-
-    def change(setting, X, Y):
-        test = build("L+J", "paper", setting, X, Y)
-        network = ByGramMatrices(
-            test.representation.featurizer, test.learning.steps, test.learning.learning_rate, precision
-        )
-        learning = dataclasses.replace(test.learning, steps=0)
-        return dataclasses.replace(test, representation=OnFeatures(network, Linear()), learning=learning)
-
-    return change
 
 
 def me_locations(setting, X, Y):
@@ -191,8 +146,6 @@ PROBES = {  # name: experiment, rows, method, what builds the test
     "D+M-ten-times-the-rate": ("ablation", ("hdgm",), "D+M", faster("D+M", 10)),
     "G+J-authors-data": ("ablation", ("hdgm",), "G+J", as_published("G+J")),
     "L+J-one-score": ("ablation", _BOTH, "L+J", one_score),
-    "L+J-single-precision": ("ablation", ("hdgm",), "L+J", by_gram_matrices(torch.float32)),
-    "L+J-double-precision": ("ablation", ("hdgm",), "L+J", by_gram_matrices(torch.float64)),
     "L+J-authors-data": ("ablation", _BOTH, "L+J", as_published("L+J")),
     **{
         f"{method}-without-faint-pixels": ("mnist-power", ("N=200", "N=400"), method, as_it_comes(method))
