@@ -144,7 +144,6 @@ PROBES = {  # name: experiment, rows, method, what builds the test
     **{f"{c}-on-training": ("ablation", ("blob",), c, as_published(c)) for c in ("G+C", "D+C")},
     **{f"{column}-authors-data": ("ablation", ("blob",), column, as_published(column)) for column in ("G+M", "D+M")},
     "D+M-ten-times-the-rate": ("ablation", ("hdgm",), "D+M", faster("D+M", 10)),
-    "G+J-authors-data": ("ablation", ("hdgm",), "G+J", as_published("G+J")),
     "L+J-one-score": ("ablation", _BOTH, "L+J", one_score),
     "L+J-authors-data": ("ablation", _BOTH, "L+J", as_published("L+J")),
     **{
