@@ -34,8 +34,8 @@ _NO_CODE_OF_D = (
     "ten times its rate 0.060 (probes)"
 )
 _DIGITS = (
-    "digits of another generator: on those of a DCGAN of 300 steps ME, C2ST-S, MMD-O and MMD-D of the recipe paper have "
-    "1.000 (probes)"
+    "digits of another generator: on those of a DCGAN of 300 steps ME, C2ST-S, MMD-O and MMD-D of the recipe paper "
+    "have 1.000 (probes)"
 )
 _FAINT = (
     "digits of another generator, with faint pixels that real ones do not have: without these MMD-D has 0.080 and "
