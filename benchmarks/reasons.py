@@ -80,18 +80,23 @@ def scf_frequencies(setting, X, Y):
     return dataclasses.replace(test, representation=theirs)
 
 
+def at_rate(test, rate, **options):
+    """A test trained at another rate."""
+    learning = dataclasses.replace(test.learning, learning_rate=rate, scale_rate=rate, **options)
+    return dataclasses.replace(test, learning=learning)
+
+
 def l_plus_m(*, steps=1000, slower=1.0, every_feature=False):
     """L+M with the settings of L+J changed: the paper gives none, and no released code has it."""
 
     def change(setting, X, Y):
         test = build("L+M", "paper", setting, X, Y)
-        rate = test.learning.learning_rate / slower
-        learning = dataclasses.replace(test.learning, steps=steps, learning_rate=rate, scale_rate=rate)
+        test = at_rate(test, test.learning.learning_rate / slower, steps=steps)
         if not every_feature:
-            return dataclasses.replace(test, learning=learning)
+            return test
         theirs = authors._Authors(setting, authors.numbers(setting), X, Y)
         kernel = OnFeatures(Bounded(theirs.seen(theirs.network())), Linear())
-        return dataclasses.replace(test, representation=kernel, learning=learning)
+        return dataclasses.replace(test, representation=kernel)
 
     return change
 
@@ -101,10 +106,7 @@ def faster(column, times):
 
     def change(setting, X, Y):
         test = build(column, "paper", setting, X, Y)
-        rate = times * test.learning.learning_rate
-        return dataclasses.replace(
-            test, learning=dataclasses.replace(test.learning, learning_rate=rate, scale_rate=rate)
-        )
+        return at_rate(test, times * test.learning.learning_rate)
 
     return change
 
@@ -122,36 +124,31 @@ def their_test(method):
     )
 
 
-def as_published(method):
-    """A test as published."""
-    return lambda setting, X, Y: build(method, "paper", setting, X, Y)
-
-
-def as_it_comes(method):
-    """A test of the default recipe."""
-    return lambda setting, X, Y: build(method, "default", setting, X, Y)
+def unchanged(method, recipe="paper"):
+    """A test as the recipe has it; what a probe changes is its data."""
+    return lambda setting, X, Y: build(method, recipe, setting, X, Y)
 
 
 _BOTH = ("blob", "hdgm")
 PROBES = {  # name: experiment, rows, method, what builds the test
     "scf-frequencies": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "scf", scf_frequencies),
     "me-locations": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", me_locations),
-    "me-overlap": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", as_published("me")),
+    "me-overlap": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", unchanged("me")),
     "mmd-d-their-test": ("higgs-power", ("N=3000",), "mmd-d", their_test("mmd-d")),
     "mmd-o-their-test": ("higgs-power", ("N=2000",), "mmd-o", their_test("mmd-o")),
-    **{f"mmd-o-quarter-{q}": ("higgs-power", ("N=2000",), "mmd-o", as_published("mmd-o")) for q in range(4)},
-    **{f"me-quarter-{q}": ("higgs-power", ("N=1000",), "me", as_published("me")) for q in range(4)},
-    **{f"{c}-on-training": ("ablation", ("blob",), c, as_published(c)) for c in ("G+C", "D+C")},
-    **{f"{column}-authors-data": ("ablation", ("blob",), column, as_published(column)) for column in ("G+M", "D+M")},
+    **{f"mmd-o-quarter-{q}": ("higgs-power", ("N=2000",), "mmd-o", unchanged("mmd-o")) for q in range(4)},
+    **{f"me-quarter-{q}": ("higgs-power", ("N=1000",), "me", unchanged("me")) for q in range(4)},
+    **{f"{c}-on-training": ("ablation", ("blob",), c, unchanged(c)) for c in ("G+C", "D+C")},
+    **{f"{column}-authors-data": ("ablation", ("blob",), column, unchanged(column)) for column in ("G+M", "D+M")},
     "D+M-ten-times-the-rate": ("ablation", ("hdgm",), "D+M", faster("D+M", 10)),
     "L+J-one-score": ("ablation", _BOTH, "L+J", one_score),
-    "L+J-authors-data": ("ablation", _BOTH, "L+J", as_published("L+J")),
+    "L+J-authors-data": ("ablation", _BOTH, "L+J", unchanged("L+J")),
     **{
-        f"{method}-without-faint-pixels": ("mnist-power", ("N=200", "N=400"), method, as_it_comes(method))
+        f"{method}-without-faint-pixels": ("mnist-power", ("N=200", "N=400"), method, unchanged(method, "default"))
         for method in ("mmd-d", "c2st-s")
     },
     **{
-        f"{method}-dcgan-of-300-steps": ("mnist-power", ("N=400",), method, as_published(method))
+        f"{method}-dcgan-of-300-steps": ("mnist-power", ("N=400",), method, unchanged(method))
         for method in ("me", "mmd-o", "c2st-s", "mmd-d")
     },
     "l-plus-m-short": ("ablation", _BOTH, "L+M", l_plus_m(steps=300)),

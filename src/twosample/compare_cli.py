@@ -205,14 +205,14 @@ def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> s
     from .comparing import CORRECTIONS, verdict
     from .explain import aligned
 
-    found = comparison.rejected()
+    found, count = comparison.rejected(), len(comparison.names)
     listed = f": {', '.join(found)}" if found else ""
     sentence = f"{verdict(len(found), len(comparison), facts['reference'])}{listed}."
     if quiet:
         return sentence
     lines = {
         "reference": facts["reference"],
-        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {len(comparison.names)} samples",
+        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {count} sample{'s' * (count != 1)}",
         "alpha": f"{comparison.alpha:g}",
         "method": ", ".join(dict.fromkeys(result.method for result in comparison.values())),
         "seed": facts["seed"],

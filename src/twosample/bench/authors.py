@@ -263,13 +263,14 @@ class _Authors:
         """
         n, network = self.numbers, self.seen(self.network())
         learning = self.schedule(PowerCriterion(), n.scale_rate if kind == "G" else n.both_rate)
+        features, gaussian = network, OnFeatures(network, scaled(_IMAGES_S, trained="s"))
         if self.images is not None:
             learning = dataclasses.replace(learning, pretraining=self.schedule(CrossEntropy(), n.network_rate))
-        classifier = TwoLogits(network, image=False, epochs=self.classifier_epochs(n.network_rate))
+        else:
+            classifier = TwoLogits(network, image=False, epochs=self.classifier_epochs(n.network_rate))
+            features, gaussian = ClassifierFeatures(classifier), OfClassifier(classifier)
         if kind == "G":
-            on_images = OnFeatures(network, scaled(_IMAGES_S, trained="s"))
-            return OfClassifier(classifier) if self.images is None else on_images, learning
-        features = ClassifierFeatures(classifier) if self.images is None else network
+            return gaussian, learning
         q = OnFeatures(self.units(), scaled(n.both_s_q, trained="root"))
         deep = DeepKernel(features, scaled(n.both_s_phi, trained="root"), q, eps=n.eps)
         deep.logit_eps.requires_grad_(self.setting.data != "blob")
