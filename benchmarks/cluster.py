@@ -27,9 +27,9 @@ from _measure import append, forget_peak, peak_bytes, stamp
 from distributed import Client
 
 import twosample
-from twosample import two_sample
+from twosample import _two_sample as two_sample
+from twosample._cluster import DaskWorkers
 from twosample.bench import datasets
-from twosample.cluster import DaskWorkers
 
 STORE = Path(__file__).parent / "results" / "cluster.jsonl"
 DIMENSION = 10

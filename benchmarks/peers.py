@@ -69,7 +69,7 @@ def ours_energy():
     import torch
 
     from twosample import MMD, Permutation, TwoSampleTest
-    from twosample.kernels import Kernel
+    from twosample._kernels import Kernel
 
     class MinusDistance(Kernel):
         """-|x - y|, whose MMD^2 is the energy distance."""
@@ -111,7 +111,7 @@ def textbook_learned():
     from training_step import textbook_criterion
 
     from twosample import DeepKernel
-    from twosample.featurizers import ResidualMLP
+    from twosample._featurizers import ResidualMLP
 
     def run(x, y, sigma):
         generator = torch.Generator().manual_seed(0)

@@ -24,8 +24,8 @@ import numpy as np
 from scipy import stats
 
 import twosample
+from twosample._insight.power import predict_power
 from twosample.bench import datasets
-from twosample.power import predict_power
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "benchmarks" / "results" / "predicted_power.jsonl"

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from twosample._calibration import Permutation
+from twosample._featurizers import Bounded, Classifier, MeanEmbedding, SmoothCharacteristic
+from twosample._kernels import Gaussian, Linear, OnFeatures
 from twosample.bench import author_parts, authors, datasets, dcgan, trials
 from twosample.bench.experiments import ALPHA, experiment
 from twosample.bench.recipes import build
 from twosample.bench.tables import standard_error
-from twosample.calibration import Permutation
-from twosample.featurizers import Bounded, Classifier, MeanEmbedding, SmoothCharacteristic
-from twosample.kernels import Gaussian, Linear, OnFeatures
 
 RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
 DCGAN = Path(tempfile.gettempdir()) / "dcgan-of-300-steps"

@@ -23,8 +23,8 @@ import torch
 from _measure import append, exponent, forget_peak, in_fresh_process, peak_bytes, read, stamp, write_between
 
 import twosample
+from twosample._products import DEFAULT_MEMORY, tile_rows
 from twosample.bench import datasets
-from twosample.products import DEFAULT_MEMORY, tile_rows
 
 STORE = Path(__file__).parent / "results" / "scale.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"

@@ -29,8 +29,8 @@ from training_step import textbook_criterion
 
 import twosample
 from twosample import MLP, ConvNet, DeepKernel, Gaussian, Learning, PowerCriterion, TwoSampleTest
+from twosample._data.samples import Scaling
 from twosample.bench import datasets
-from twosample.samples import Scaling
 
 STORE = Path(__file__).parent / "results" / "time_to_power.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"

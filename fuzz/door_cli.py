@@ -23,8 +23,8 @@ from mutations import FIELDS, Rng, pick
 from typer.testing import CliRunner
 
 import twosample
-from twosample import cli
-from twosample.files import read
+from twosample._cli import main as cli
+from twosample._files.formats import read
 
 METHODS = ["mmd-median"] * 30 + ["auto", "mmd-mkl", "mmd-x", "", "MMD-D", "mmd_median", "c2st", "me "]
 WHOLE = [

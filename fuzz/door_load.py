@@ -23,7 +23,7 @@ from safetensors.torch import save as as_bytes
 from torch import Tensor, nn
 
 import twosample
-from twosample import forms
+from twosample._saving import forms
 
 NAME = "case.safetensors"
 QUICK: dict[str, Any] = {"permutations": 19, "steps": 2}

@@ -11,8 +11,8 @@ import oracles
 from cases import ACCEPTED, REFUSED, Case, check, check_sentence, only_our_warnings
 from mutations import Rng, pick
 
+from twosample._files.formats import check_typed, read
 from twosample.errors import InputError
-from twosample.files import check_typed, read
 
 ORACLES: dict[str, Callable[[Any, Path], None]] = {
     ".csv": oracles.agrees_with_csv,
@@ -39,7 +39,7 @@ def parted(name: str) -> bool:
 
 
 class Door:
-    """Files with the endings that `twosample.files.read` knows."""
+    """Files with the endings that `twosample._files.formats.read` knows."""
 
     def __init__(self) -> None:
         self.seeds = formats.seeds()

@@ -24,7 +24,7 @@ from cases import ACCEPTED, REFUSED, Case, check, check_sentence, only_our_warni
 from mutations import FIELDS, NUMBERS, Rng, pick
 
 import twosample
-from twosample.samples import as_samples
+from twosample._data.samples import as_samples
 
 ROWS = 6
 Column = list[Any]

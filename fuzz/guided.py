@@ -18,7 +18,14 @@ import atheris
 
 with atheris.instrument_imports(include=["twosample"]):
     import twosample
-    from twosample import errors, files, forms, records, saving, textfiles  # noqa: F401
+    from twosample import errors
+    from twosample._files import formats as files
+    from twosample._files import records  # noqa: F401
+    from twosample._files import text as textfiles  # noqa: F401
+    from twosample._saving import (
+        forms,  # noqa: F401
+        saving,  # noqa: F401
+    )
 
 from cases import ACCEPTED, REFUSED, check, check_sentence, only_our_warnings
 from door_load import _seeds as saved_seeds

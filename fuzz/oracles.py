@@ -19,10 +19,10 @@ import pyarrow.parquet
 from cases import check, check_sentence, only_our_warnings
 from PIL import Image, ImageOps
 
+from twosample._data.samples import as_samples
+from twosample._files.formats import npy_parts, parquet_parts
+from twosample._files.opening import open_file
 from twosample.errors import InputError
-from twosample.files import npy_parts, parquet_parts
-from twosample.opening import open_file
-from twosample.samples import as_samples
 
 MISSING = {"", "NA", "N/A", "null", "NULL"}
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from twosample.featurizers import MLP
-from twosample.kernels import (
+from twosample._data.samples import Samples, Schema
+from twosample._featurizers import MLP
+from twosample._kernels import (
     ARDGaussian,
     DeepKernel,
     Gaussian,
@@ -23,9 +24,8 @@ from twosample.kernels import (
     Radial,
     WeightedSum,
 )
-from twosample.products import Embedded
-from twosample.samples import Samples, Schema
-from twosample.statistics import Bins
+from twosample._products import Embedded
+from twosample._statistics.mmd import Bins
 
 COLUMNS = 3
 Matrix: TypeAlias = Sequence[Sequence[float]]

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 import twosample
+from twosample._data.samples import Scaling, as_samples
+from twosample._objectives import CrossEntropy, PowerCriterion
 from twosample._random import Streams
 from twosample.bench import author_parts, authors, datasets, recipes
 from twosample.bench.author_parts import AsPublished, Epochs, TheirUnits, TwoLogits, scaled
 from twosample.bench.experiments import ABLATIONS, EXPERIMENTS, METHODS, SAME_TEST, Setting
 from twosample.errors import InputError
-from twosample.objectives import CrossEntropy, PowerCriterion
-from twosample.samples import Scaling, as_samples
 
 RNG = np.random.default_rng(0)
 BLOB = Setting("n_b=40", "blob", 360, 2)

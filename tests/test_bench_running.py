@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from test_bench_store import record
 from test_cluster import WAIT, Processes
-from twosample import cli
+from twosample._cli import main as cli
 from twosample.bench import running, trials
 from twosample.bench.experiments import EXPERIMENTS, Cell, Setting
 from twosample.bench.running import Failure

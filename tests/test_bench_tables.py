@@ -18,7 +18,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from test_bench_store import record
-from twosample import cli
+from twosample._cli import main as cli
 from twosample.bench import figures, pages, tables
 from twosample.bench.experiments import EXPERIMENTS, METHODS
 from twosample.bench.reasons import REASONS, UNKNOWN, reason

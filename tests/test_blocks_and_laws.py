@@ -38,7 +38,7 @@ from twosample import (
     TwoSampleTest,
     WeightedSum,
 )
-from twosample.estimators import balanced_accuracy, two_binomials
+from twosample._estimators import balanced_accuracy, two_binomials
 
 
 def two_samples(n, m, shift=0.5):

@@ -25,12 +25,12 @@ from bank import (
     relabelled,
     seeded,
 )
-from twosample import products
-from twosample.calibration import Calibrated, Permutation, pvalue
+from twosample import _products as products
+from twosample._calibration import Calibrated, Permutation, pvalue
+from twosample._kernels import DeepKernel, Gaussian, Kernel, Linear
+from twosample._products import Embedded
+from twosample._statistics.mmd import MMD, Bins, PreparedMMD
 from twosample.errors import InputError, InputWarning, TwoSampleError
-from twosample.kernels import DeepKernel, Gaussian, Kernel, Linear
-from twosample.products import Embedded
-from twosample.statistics import MMD, Bins, PreparedMMD
 
 
 def run(

@@ -120,7 +120,7 @@ def test_permutations_of_scores_need_no_pairs(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("pairs of scores were compared")
 
-    monkeypatch.setattr(twosample.statistics, "block_and_row_sums", refuse)
+    monkeypatch.setattr(twosample._statistics.mmd, "block_and_row_sums", refuse)
     for method in (twosample.c2st_s, twosample.c2st_l):
         result = method(classifier=GaussianNB(), permutations=99).run(*normals(shift=1.0), rng=0)
         assert result.calibrated.prepared.sums.numel() == 0

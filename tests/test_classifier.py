@@ -24,9 +24,9 @@ from twosample import (
     Sign,
     TwoSampleTest,
 )
-from twosample.estimators import area_under_curve, balanced_accuracy
-from twosample.products import block_sums, row_sums
-from twosample.samples import as_samples
+from twosample._data.samples import as_samples
+from twosample._estimators import area_under_curve, balanced_accuracy
+from twosample._products import block_sums, row_sums
 
 
 def scores(n, seed=0, ties=False):

@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 import twosample
-from twosample import api, cli
+from twosample import _api as api
+from twosample._cli import main as cli
 from twosample.errors import InputError, InputWarning, TrainingError
 
 ROOT = Path(__file__).parents[1]
@@ -327,7 +328,7 @@ def test_a_mistake_of_ours_is_not_hidden(folder, monkeypatch):
 
 
 def test_without_typer():
-    program = "import sys; sys.modules['typer'] = None; from twosample.cli import main; main()"
+    program = "import sys; sys.modules['typer'] = None; from twosample._cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -365,7 +366,8 @@ def test_a_reader_that_has_gone_is_no_traceback(folder):
 def test_an_interrupt_ends_in_a_sentence(folder):
     program = (
         "import os, signal, sys, threading, time\n"
-        "from twosample import api, cli\n"
+        "from twosample import _api as api\n"
+        "from twosample._cli import main as cli\n"
         "def test(*_, **__):\n"
         "    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "    time.sleep(60)\n"

@@ -20,14 +20,15 @@ import torch
 from typer.testing import CliRunner
 
 import twosample
-from twosample import cli, cluster
-from twosample.cluster import HERE, DaskWorkers, connected
+from twosample import _cluster as cluster
+from twosample._cli import main as cli
+from twosample._cluster import HERE, DaskWorkers, connected
+from twosample._data.streams import Stream
+from twosample._files.parts import NpyRows
+from twosample._kernels import DeepKernel, Gaussian, Linear, OnFeatures
+from twosample._products import block_and_row_sums
+from twosample._statistics.mmd import HotellingT2
 from twosample.errors import ClusterError, InputError, MissingDependency
-from twosample.files import NpyRows
-from twosample.kernels import DeepKernel, Gaussian, Linear, OnFeatures
-from twosample.products import block_and_row_sums
-from twosample.statistics import HotellingT2
-from twosample.streams import Stream
 
 distributed = pytest.importorskip("distributed")
 
@@ -275,7 +276,7 @@ class Reading(DaskWorkers):
 
 @pytest.mark.parametrize("learning", [None, twosample.Learning(twosample.PowerCriterion(), steps=2)])
 def test_workers_read_their_parts(client, tmp_path, monkeypatch, learning):
-    monkeypatch.setattr(twosample.two_sample, "DaskWorkers", Reading)
+    monkeypatch.setattr(twosample._two_sample, "DaskWorkers", Reading)
     monkeypatch.setattr(Reading, "called", [])
     monkeypatch.chdir(tmp_path)  # names without folders: workers stand elsewhere
     X, Y = two_samples(600, 500)
@@ -285,7 +286,7 @@ def test_workers_read_their_parts(client, tmp_path, monkeypatch, learning):
 
 
 def test_what_cannot_be_read_elsewhere_is_read_here(client, monkeypatch):
-    monkeypatch.setattr(twosample.two_sample, "DaskWorkers", Reading)
+    monkeypatch.setattr(twosample._two_sample, "DaskWorkers", Reading)
     monkeypatch.setattr(Reading, "called", [])
     X, Y = two_samples(300, 200)
     results = [deep_test().run(iter(np.split(X, 3)), iter([Y]), rng=0, client=c) for c in (None, client)]
@@ -362,7 +363,7 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
 
     fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
     killing = Killing(client)
-    samples = twosample.samples.as_samples(X, Y)
+    samples = twosample._data.samples.as_samples(X, Y)
     found = fitted._test(samples, twosample._random.Streams(0), False, killing)
     assert seen["killed"] == 1
     assert seen["results"] > 100

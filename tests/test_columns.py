@@ -15,9 +15,9 @@ import torch
 
 import twosample
 from twosample import Columns, InputError, Stream, as_samples, explain, load, two_sample_test
-from twosample.cluster import HERE
-from twosample.samples import Scaling
-from twosample.streams import embed_streams, starting_rows, survey, training_rows
+from twosample._cluster import HERE
+from twosample._data.samples import Scaling
+from twosample._data.streams import embed_streams, starting_rows, survey, training_rows
 
 NONE = Columns()
 TABLES = pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_an_iterator_that_was_kept_is_not_read_by_other_rules():
 def test_workers_see_the_same_rows(tmp_path, monkeypatch, missing, trains):
     for name, frame in (("x", X), ("y", Y)):
         pl.from_pandas(frame).write_parquet(tmp_path / f"{name}.parquet")
-    monkeypatch.setattr("twosample.files._PART", 16)  # parts of some rows
+    monkeypatch.setattr("twosample._files.parts._PART", 16)  # parts of some rows
     pair = [Stream.parquet(tmp_path / f"{name}.parquet") for name in "xy"]
     assert len(pair[0].partitions) > 3
     generator = torch.Generator().manual_seed(0)

@@ -23,8 +23,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 import twosample
-from twosample import cli
-from twosample.comparing import CORRECTIONS, compare, growth
+from twosample._cli import main as cli
+from twosample._insight.comparing import CORRECTIONS, compare, growth
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
 ROOT = Path(__file__).parents[1]
@@ -480,7 +480,8 @@ def test_help_has_examples_and_every_option():
 def test_ctrl_c_shows_what_is_done_and_writes_the_page(folder):
     program = (
         "import os, signal, sys, time\n"
-        "from twosample import cli, opening\n"
+        "from twosample._cli import main as cli\n"
+        "from twosample._files import opening\n"
         "read, asked = opening.open_file, []\n"
         "def open_file(file, **options):\n"
         "    asked.append(file)\n"

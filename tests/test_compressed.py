@@ -23,7 +23,7 @@ from twosample import (
     explain,
     predict_power,
 )
-from twosample.methods import choose
+from twosample._methods import choose
 
 
 def two_samples(n, m, shift=0.5, dtype=torch.float64):

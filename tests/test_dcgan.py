@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from twosample import InputError
-from twosample.bench import data_cli, datasets, dcgan
+from twosample._cli import data as data_cli
+from twosample.bench import datasets, dcgan
 from twosample.errors import TrainingError
 
 FILE = "dcgan.safetensors"
@@ -115,7 +116,7 @@ def test_a_training_that_is_stopped_goes_on_from_what_was_kept(tmp_path, ending)
     (tmp_path / "data").mkdir()
     np.savez(tmp_path / "data" / "mnist.npz", images=digits())
     words = ["dcgan", "train", "killed", "--every", "2", "--seed", "0", "--folder", "data"]
-    program = "from twosample.bench import data_cli; data_cli.build()(prog_name='data')"
+    program = "from twosample._cli import data; data.build()(prog_name='data')"
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # others may add up in another order
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True

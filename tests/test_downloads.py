@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 import twosample
 from twosample import InputError
-from twosample.bench import data_cli, datasets, downloads, formats, sources
+from twosample._cli import data as data_cli
+from twosample.bench import datasets, downloads, formats, sources
 
 # What a process of its own begins with: the package without its root, which would import torch and take seconds.
 LIGHT = (

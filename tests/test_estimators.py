@@ -21,7 +21,7 @@ from bank import (
     naive_witness,
     points,
 )
-from twosample.estimators import (
+from twosample._estimators import (
     asymptotic_power,
     mmd2_biased,
     mmd2_paired,

@@ -31,9 +31,9 @@ from twosample import (
     Spectral,
     TwoSampleTest,
 )
-from twosample.calibration import pvalue
-from twosample.explain import benjamini_hochberg, explain, holm, witness
-from twosample.kernels import ARDGaussian, WeightedSum
+from twosample._calibration import pvalue
+from twosample._insight.explain import benjamini_hochberg, explain, holm, witness
+from twosample._kernels import ARDGaussian, WeightedSum
 
 ROOT = Path(__file__).parents[1]
 

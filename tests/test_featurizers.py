@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from bank import every_dtype, points, seeded
+from twosample._data.samples import Samples, Schema
+from twosample._featurizers import MLP, AutoFeaturizer, ConvNet
+from twosample._kernels import DeepKernel, Gaussian, OnFeatures
+from twosample._statistics.mmd import embed_pooled
 from twosample.errors import InputError
-from twosample.featurizers import MLP, AutoFeaturizer, ConvNet
-from twosample.kernels import DeepKernel, Gaussian, OnFeatures
-from twosample.samples import Samples, Schema
-from twosample.statistics import embed_pooled
 
 SHAPE = (1, 16, 16)
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twosample._files.formats import read, read_pair
 from twosample.errors import InputError
-from twosample.files import read, read_pair
 
 TABLE = pl.DataFrame({"size": [1.5, 2.5, 3.5], "kind": ["a", "b", "a"], "new": [True, False, True]})
 
@@ -255,7 +255,7 @@ def test_without_polars(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(2))
     program = (
         "import sys; sys.modules['polars'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample.files import read\n"
+        "from twosample.errors import MissingDependency; from twosample._files.formats import read\n"
         "assert read('a.npy').shape == (2,)\n"
         "try: read('table.csv')\n"
         "except MissingDependency as error: print(error)\n"

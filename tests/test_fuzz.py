@@ -32,9 +32,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import twosample
-from twosample import InputError, cli
-from twosample.files import read
-from twosample.samples import as_samples
+from twosample import InputError
+from twosample._cli import main as cli
+from twosample._data.samples import as_samples
+from twosample._files.formats import read
 
 CORPUS = Path(__file__).parent / "corpus"
 KNOWN = json.loads((CORPUS / "corpus.json").read_text())
@@ -312,7 +313,7 @@ def test_a_report_that_does_not_fit_leaves_the_old_one(corpus):
     Path("page.html").write_text("old")
     words = ["test", "old-mac.csv", "old-mac.csv", *QUICK, "--report", "page.html"]
     program = (
-        "import resource; from twosample.cli import main\n"
+        "import resource; from twosample._cli.main import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); main()"
     )
     done = python("-c", program, *words)

@@ -27,10 +27,10 @@ from twosample import (
     SmoothCharacteristic,
     TwoSampleTest,
 )
+from twosample._featurizers import _gaussian_draws
+from twosample._learning import fit
 from twosample._random import Streams
 from twosample.bench.datasets import blob
-from twosample.featurizers import _gaussian_draws
-from twosample.learning import fit
 
 
 def textbook_T2(f, g):  # noqa: N802

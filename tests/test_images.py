@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from twosample import InputError, two_sample_test
-from twosample.files import read, read_source
-from twosample.images import parse_size, picture_parts
-from twosample.streams import Stream
+from twosample._data.streams import Stream
+from twosample._files.formats import read, read_source
+from twosample._files.images import parse_size, picture_parts
 
 
 def draw(folder: Path, name: str, shape: tuple[int, ...] = (4, 6, 3), seed: int = 0, **options: object) -> np.ndarray:
@@ -115,7 +115,7 @@ def test_parts_of_a_folder_are_the_folder(tmp_path, monkeypatch):
             folder.mkdir(exist_ok=True)
             pixels = np.random.default_rng([number, brighter]).integers(brighter, 190, (5, 5), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / f"{number:02}.png")
-    monkeypatch.setattr("twosample.images._PART", 5 * 5 * 7)
+    monkeypatch.setattr("twosample._files.images._PART", 5 * 5 * 7)
     parts = picture_parts(tmp_path / "p")
     assert [part.rows for part in parts] == [7, 7, 7, 7, 2]
     np.testing.assert_array_equal(np.concatenate([part.read() for part in parts]), read(tmp_path / "p"))
@@ -130,7 +130,7 @@ def test_without_pillow(tmp_path):
     draw(tmp_path, "a.png")
     program = (
         "import sys; sys.modules['PIL'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample.files import read\n"
+        "from twosample.errors import MissingDependency; from twosample._files.formats import read\n"
         "try: read('.')\n"
         "except MissingDependency as error: print(error)\n"
     )

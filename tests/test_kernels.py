@@ -27,11 +27,9 @@ from bank import (
     points,
     seeded,
 )
-from twosample import kernels
-from twosample._random import Streams
-from twosample.errors import InputError
-from twosample.featurizers import MLP
-from twosample.kernels import (
+from twosample import _kernels as kernels
+from twosample._featurizers import MLP
+from twosample._kernels import (
     ARDGaussian,
     DeepKernel,
     Gaussian,
@@ -44,9 +42,11 @@ from twosample.kernels import (
     WeightedSum,
     median_bandwidth,
 )
-from twosample.learning import Learning, fit
-from twosample.objectives import PowerCriterion
-from twosample.products import Embedded, row_sums
+from twosample._learning import Learning, fit
+from twosample._objectives import PowerCriterion
+from twosample._products import Embedded, row_sums
+from twosample._random import Streams
+from twosample.errors import InputError
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 

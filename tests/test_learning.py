@@ -22,10 +22,10 @@ from twosample import (
     TrainingError,
     TrainingWarning,
 )
+from twosample._data.samples import Samples, Schema, as_samples
+from twosample._learning import CHECK_EVERY, _batches, best_bandwidth, fit, settle_normalisation, start
 from twosample._random import Streams
 from twosample.bench.datasets import blob
-from twosample.learning import CHECK_EVERY, _batches, best_bandwidth, fit, settle_normalisation, start
-from twosample.samples import Samples, Schema, as_samples
 
 
 def two_normals(n=60, m=60, shift=1.0, seed=0):

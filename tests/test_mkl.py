@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from bank import naive_h, naive_matrix, naive_mmd2_paired, naive_mmd2_unbiased, naive_witness, points, seeded
-from twosample.estimators import covariance_paired, covariance_unpaired, mkl_weights, variance_paired, variance_unpaired
-from twosample.kernels import (
+from twosample._estimators import (
+    covariance_paired,
+    covariance_unpaired,
+    mkl_weights,
+    variance_paired,
+    variance_unpaired,
+)
+from twosample._kernels import (
     DeepKernel,
     Gaussian,
     InverseMultiquadric,
@@ -23,7 +29,7 @@ from twosample.kernels import (
     OnFeatures,
     WeightedSum,
 )
-from twosample.objectives import PowerCriterion
+from twosample._objectives import PowerCriterion
 
 Penalty = Literal["exact", "ridge"]
 every_penalty = pytest.mark.parametrize("penalty", ["exact", "ridge"])

@@ -25,11 +25,14 @@ from PIL import Image
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from twosample import Columns, InputError, cli, records, textfiles, two_sample_test
-from twosample.cli_files import columns_from
-from twosample.files import read_source
-from twosample.opening import Groups, Reading, open_file
-from twosample.streams import Stream
+from twosample import Columns, InputError, two_sample_test
+from twosample._cli import main as cli
+from twosample._cli.files import columns_from
+from twosample._data.streams import Stream
+from twosample._files import records
+from twosample._files import text as textfiles
+from twosample._files.formats import read_source
+from twosample._files.opening import Groups, Reading, open_file
 
 QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
 
@@ -342,12 +345,12 @@ def test_arrays_of_an_archive_are_read_in_parts(folder, monkeypatch):
 def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
     kinds = in_every_kind("x", X)
     np.savez_compressed("zeros.npz", np.zeros((1000, 2)))  # 16 kB, of which the file has less
-    monkeypatch.setattr("twosample.opening.available_memory", lambda: 40_000)
+    monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 40_000)
     assert not any(isinstance(open_file(kinds[kind]), Stream) for kind in ("parquet", "csv", "ipc"))
     for kind in ("jsonl", "ndjson.gz", "table"):  # objects take more memory than text
         assert isinstance(open_file(kinds[kind]), Stream), kind
     assert isinstance(open_file("zeros.npz"), Stream) and Path("zeros.npz").stat().st_size < 1000
-    monkeypatch.setattr("twosample.opening.available_memory", lambda: 2000)
+    monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 2000)
     assert all(isinstance(open_file(file), Stream) for file in kinds.values())
     with pytest.raises(InputError, match="none of the known kinds"):
         open_file("x.xlsx", stream=True)

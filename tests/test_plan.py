@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import twosample
-from twosample import api, cli
-from twosample.power import predict_power
+from twosample import _api as api
+from twosample._cli import main as cli
+from twosample._insight.power import predict_power
 
 QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
 

@@ -12,10 +12,11 @@ import pytest
 from matplotlib.figure import Figure
 
 import twosample
-from twosample import plots, views
+from twosample import plots
+from twosample._show import charts as views
+from twosample._show.svg import Drawn, Scale, element
 from twosample.bench.datasets import blob
 from twosample.errors import IncompatibleParts, InputError, MissingDependency
-from twosample.svg import Drawn, Scale, element
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,22 +19,22 @@ from torch import Tensor
 
 import twosample
 from bank import KERNELS, make, naive_h, naive_matrix, points, seeded
-from twosample import power as power_module
-from twosample import products
-from twosample.calibration import PairSwap, Permutation
-from twosample.errors import IncompatibleParts, InputError
-from twosample.estimators import (
+from twosample import _products as products
+from twosample._calibration import PairSwap, Permutation
+from twosample._estimators import (
     mmd2_unbiased,
     variance_of_mmd2_paired,
     variance_paired,
     variance_terms,
     variance_terms_paired,
 )
-from twosample.kernels import Gaussian, Linear
-from twosample.power import PredictedPower, choose_split, corollary_split, fit_learning_curve, predict_power
-from twosample.products import moments, paired_moments
-from twosample.statistics import MMD
-from twosample.two_sample import FittedTest, TwoSampleTest
+from twosample._insight import power as power_module
+from twosample._insight.power import PredictedPower, choose_split, corollary_split, fit_learning_curve, predict_power
+from twosample._kernels import Gaussian, Linear
+from twosample._products import moments, paired_moments
+from twosample._statistics.mmd import MMD
+from twosample._two_sample import FittedTest, TwoSampleTest
+from twosample.errors import IncompatibleParts, InputError
 
 ROOT = Path(__file__).parents[1]
 SIZES = [(4, 4), (6, 5), (4, 8)]

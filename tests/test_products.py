@@ -22,10 +22,10 @@ from bank import (
     seeded,
     textbook_J,
 )
-from twosample import products
-from twosample.kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
-from twosample.objectives import PowerCriterion
-from twosample.products import DEFAULT_MEMORY, Embedded, Pullback, block_and_row_sums, block_sums, row_sums, tile_rows
+from twosample import _products as products
+from twosample._kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
+from twosample._objectives import PowerCriterion
+from twosample._products import DEFAULT_MEMORY, Embedded, Pullback, block_and_row_sums, block_sums, row_sums, tile_rows
 
 COUNT = 24
 ROWS = [1, 6, 7, 23, 512]  # 6 divides the number of points, 7 does not, 23 leaves one over, 512 is more than there are

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twosample import Columns, InputError
-from twosample.files import read, read_source
+from twosample._files.formats import read, read_source
 
 FRAME = pd.DataFrame(
     {"size": [1.5, None, 3.0], "count": [1, 2, 3], "kind": ["a", "b", None], "new": [True, False, True]}
@@ -177,7 +177,7 @@ def test_databases_that_are_none(tmp_path):
 def test_without_polars(shop):
     program = (
         "import sys; sys.modules['polars'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample.files import read\n"
+        "from twosample.errors import MissingDependency; from twosample._files.formats import read\n"
         "try: read('shop.db::orders')\n"
         "except MissingDependency as error: print(error)\n"
     )

@@ -23,10 +23,13 @@ from typer.testing import CliRunner
 
 import twosample
 from browser import DESKTOP, PHONE, Browser
-from twosample import cli, comparison_report, report, views
-from twosample.comparison_report import render_comparison
+from twosample._cli import main as cli
+from twosample._show import charts as views
+from twosample._show import comparison as comparison_report
+from twosample._show import report
+from twosample._show.comparison import render_comparison
+from twosample._show.report import render
 from twosample.errors import InputError, MissingDependency
-from twosample.report import render
 
 ROOT = Path(__file__).parents[1]
 SECTIONS = ["verdict", "effect", "columns", "rows", "place", "training", "repeat"]

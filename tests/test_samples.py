@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from twosample import samples as samples_module
+from twosample._data import samples as samples_module
+from twosample._data.samples import MAX_LEVELS, Column, Samples, Scaling, Schema, as_samples, split
 from twosample.errors import InputError, InputWarning
-from twosample.samples import MAX_LEVELS, Column, Samples, Scaling, Schema, as_samples, split
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, -1.0]])
 Y = np.array([[0.0, 2.5], [7.0, 5.5]])

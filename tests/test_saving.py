@@ -57,15 +57,14 @@ from twosample import (
     TwoSampleError,
     TwoSampleTest,
     WeightedSum,
-    calibration,
-    cli,
-    featurizers,
-    forms,
-    kernels,
-    objectives,
-    saving,
-    statistics,
 )
+from twosample import _calibration as calibration
+from twosample import _featurizers as featurizers
+from twosample import _kernels as kernels
+from twosample import _objectives as objectives
+from twosample._cli import main as cli
+from twosample._saving import forms, saving
+from twosample._statistics import mmd as statistics
 
 ROOT = Path(__file__).parents[1]
 QUICK = {

@@ -23,12 +23,12 @@ from bank import (
     relabelled,
     seeded,
 )
-from twosample.calibration import Permutation
+from twosample._calibration import Permutation
+from twosample._data.samples import Samples
+from twosample._kernels import Gaussian, OnFeatures
+from twosample._products import DEFAULT_MEMORY
+from twosample._statistics.mmd import MMD, Bins, PreparedMMD, embed_pooled
 from twosample.errors import IncompatibleParts, InputError
-from twosample.kernels import Gaussian, OnFeatures
-from twosample.products import DEFAULT_MEMORY
-from twosample.samples import Samples
-from twosample.statistics import MMD, Bins, PreparedMMD, embed_pooled
 
 PLANS = {
     "points": (7, 7, Permutation()),

@@ -36,14 +36,14 @@ from twosample import (
     Permutation,
     Spectral,
     TwoSampleTest,
-    cli,
-    files,
 )
-from twosample import streams as module
+from twosample._cli import main as cli
+from twosample._data import streams as module
+from twosample._data.samples import Moments, Profile, Scaling, as_samples, schema_and_scaling
+from twosample._data.streams import Stream, embed_streams, survey, training_rows
+from twosample._data.tables import Origin
+from twosample._files import parts as files
 from twosample.errors import InputError, InputWarning
-from twosample.reading import Origin
-from twosample.samples import Moments, Profile, Scaling, as_samples, schema_and_scaling
-from twosample.streams import Stream, embed_streams, survey, training_rows
 
 ROOT = Path(__file__).parents[1]
 FIXED = TwoSampleTest(Gaussian(1.0), calibration=Permutation(99))
@@ -576,7 +576,7 @@ import numpy as np, torch, polars
 from torch import nn
 import twosample
 from twosample import Gaussian, Learning, OnFeatures, Permutation, TwoSampleTest
-from twosample.streams import Stream
+from twosample._data.streams import Stream
 torch.set_num_threads(1)
 twosample.two_sample_test(torch.eye(40).numpy(), 2 * torch.eye(40).numpy(), "mmd-median")
 torch.manual_seed(0)
@@ -642,7 +642,7 @@ def test_the_command_line_streams_files(ending, tmp_path, monkeypatch):
     original = module.Stream.__init__
     monkeypatch.setattr(module.Stream, "__init__", lambda self, parts: made.append(1) or original(self, parts))
     assert json.loads(call(*quick).stdout) == plain and not made
-    monkeypatch.setattr("twosample.opening.available_memory", lambda: 1000)
+    monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 1000)
     assert json.loads(call(*quick).stdout) == plain and made
     made.clear()
     assert "explanation" in json.loads(call(*quick, "--explain").stdout) and not made  # it needs the rows

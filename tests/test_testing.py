@@ -44,10 +44,10 @@ from twosample import (
     SklearnClassifier,
     SmoothCharacteristic,
     TwoSampleTest,
-    featurizers,
     testing,
 )
-from twosample.statistics import Statistic
+from twosample import _featurizers as featurizers
+from twosample._statistics.mmd import Statistic
 from twosample.testing import BrokenContract
 
 POINTS = points(13, dtype=torch.float32)
@@ -180,7 +180,7 @@ def test_all_public_parts_are_checked():
     networks = {kind for kind in public(nn.Module) if kind.__module__ == featurizers.__name__}
     assert networks <= {type(make()) for make, _ in FEATURIZERS.values()}
     assert public(Statistic) == {type(statistic) for statistic, _ in STATISTICS}
-    objectives = {kind for kind in public(object) if kind.__module__ == "twosample.objectives"}
+    objectives = {kind for kind in public(object) if kind.__module__ == "twosample._objectives"}
     assert objectives == {type(objective) for objective, _ in OBJECTIVES}
 
 
@@ -575,7 +575,7 @@ class WrongLaw(Mean):
         pass
 
     def law(self, prepared):
-        from twosample.statistics import Law
+        from twosample._statistics.mmd import Law
 
         return Law(lambda value: 0.9, lambda alpha: 1.0, "law of nobody")
 

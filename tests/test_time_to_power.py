@@ -13,7 +13,7 @@ from training_step import textbook_criterion
 import twosample
 from bank import seeded
 from twosample import PowerCriterion
-from twosample.samples import Scaling, as_samples
+from twosample._data.samples import Scaling, as_samples
 
 SMALL = {"blob": (120, 2, ()), "hdgm": (150, 10, ()), "higgs": (150, 4, ()), "mnist": (60, 0, (28, 28))}
 
@@ -32,7 +32,7 @@ def drawn(name):
     kernel = time_to_power.paper_kernel(setting, time_to_power.unit(setting, X, Y))
     kernel.start(scaled.pooled(), seeded(2))
     with torch.no_grad():  # where values are neither 0 nor 1, or a gradient of 0 would agree with any other
-        kernel.kappa.set_bandwidth(twosample.kernels.median_bandwidth(kernel.featurizer(scaled.pooled())))
+        kernel.kappa.set_bandwidth(twosample._kernels.median_bandwidth(kernel.featurizer(scaled.pooled())))
     return kernel, scaled
 
 

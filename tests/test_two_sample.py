@@ -26,9 +26,9 @@ from twosample import (
     PowerCriterion,
     TwoSampleTest,
 )
+from twosample._data.samples import as_samples, split
 from twosample._random import Streams
 from twosample.bench.datasets import blob
-from twosample.samples import as_samples, split
 
 QUICK = {
     "mmd-d": {"steps": 10},

@@ -6,23 +6,12 @@
 False
 """
 
-from ._version import __version__ as __version__
-from .api import two_sample_test
-from .calibration import Asymptotic, PairSwap, Permutation, Spectral
-from .columns import Columns
-from .comparing import Comparison, ComparisonInterrupted, compare
-from .errors import (
-    ClusterError,
-    IncompatibleParts,
-    InputError,
-    InputWarning,
-    MissingDependency,
-    TrainingError,
-    TrainingWarning,
-    TwoSampleError,
-)
-from .explain import ColumnDifference, Explanation, TellingRow, explain, witness
-from .featurizers import (
+from ._api import two_sample_test
+from ._calibration import Asymptotic, PairSwap, Permutation, Spectral
+from ._data.columns import Columns
+from ._data.samples import Samples, as_samples
+from ._data.streams import Stream
+from ._featurizers import (
     MLP,
     AutoFeaturizer,
     Bounded,
@@ -34,7 +23,19 @@ from .featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
-from .kernels import (
+from ._insight.comparing import Comparison, ComparisonInterrupted, compare
+from ._insight.explain import ColumnDifference, Explanation, TellingRow, explain, witness
+from ._insight.locations import Locations, locations
+from ._insight.power import (
+    DetectableEffect,
+    PredictedPower,
+    SplitChoice,
+    SplitRow,
+    choose_split,
+    corollary_split,
+    predict_power,
+)
+from ._kernels import (
     ARDGaussian,
     DeepKernel,
     Gaussian,
@@ -48,9 +49,8 @@ from .kernels import (
     WeightedSum,
     median_bandwidth,
 )
-from .learning import Learning
-from .locations import Locations, locations
-from .methods import (
+from ._learning import Learning
+from ._methods import (
     ABLATIONS,
     METHODS,
     ablation,
@@ -65,23 +65,23 @@ from .methods import (
     mmd_o,
     scf,
 )
-from .objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from .power import (
-    DetectableEffect,
-    PredictedPower,
-    SplitChoice,
-    SplitRow,
-    choose_split,
-    corollary_split,
-    predict_power,
+from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from ._products import block_sums, row_sums
+from ._result import Effect, TrainingLog, TwoSampleResult
+from ._saving.saving import load
+from ._statistics.mmd import MMD, HotellingT2
+from ._two_sample import FittedTest, TwoSampleTest
+from ._version import __version__ as __version__
+from .errors import (
+    ClusterError,
+    IncompatibleParts,
+    InputError,
+    InputWarning,
+    MissingDependency,
+    TrainingError,
+    TrainingWarning,
+    TwoSampleError,
 )
-from .products import block_sums, row_sums
-from .result import Effect, TrainingLog, TwoSampleResult
-from .samples import Samples, as_samples
-from .saving import load
-from .statistics import MMD, HotellingT2
-from .streams import Stream
-from .two_sample import FittedTest, TwoSampleTest
 
 __all__ = [
     "ABLATIONS",

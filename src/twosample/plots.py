@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._insight.comparing import Comparison, effects
+from ._insight.explain import Explanation, held_out
+from ._insight.power import PredictedPower
 from ._random import RNGLike
-from .comparing import Comparison, effects
-from .errors import InputError, MissingDependency
-from .explain import Explanation, held_out
-from .power import PredictedPower
-from .result import ALPHA, TwoSampleResult, format_pvalue
-from .views import (
+from ._result import ALPHA, TwoSampleResult, format_pvalue
+from ._show.charts import (
     KERNEL_LEVELS,
     bulk,
     distances,
@@ -29,6 +28,7 @@ from .views import (
     shades,
     witness_field,
 )
+from .errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

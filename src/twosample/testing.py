@@ -36,18 +36,19 @@ from numpy.random import get_state
 from scipy.stats import binom
 from torch import Tensor, nn
 
+from ._calibration import PairSwap, Permutation
+from ._data.samples import Samples, Schema
+from ._kernels import Gaussian, Kernel, OnFeatures, start_featurizer
+from ._learning import Learning, Objective
+from ._products import Embedded, block_sums, row_sums
 from ._random import RNGLike, Streams
-from .calibration import PairSwap, Permutation
+from ._resources import DEFAULT_MEMORY
+from ._result import Effect
+from ._saving.forms import pack
+from ._saving.saving import load
+from ._statistics.mmd import MMD, Bins, HotellingT2, Statistic
+from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError, InputWarning, TwoSampleError
-from .forms import pack
-from .kernels import Gaussian, Kernel, OnFeatures, start_featurizer
-from .learning import Learning, Objective
-from .products import DEFAULT_MEMORY, Embedded, block_sums, row_sums
-from .result import Effect
-from .samples import Samples, Schema
-from .saving import load
-from .statistics import MMD, Bins, HotellingT2, Statistic
-from .two_sample import TwoSampleTest
 
 __all__ = [
     "BrokenContract",

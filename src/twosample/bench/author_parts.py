@@ -13,9 +13,9 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from .._featurizers import FeatureMap, MeanEmbedding, SmoothCharacteristic
+from .._kernels import Gaussian, OnFeatures, median_bandwidth, start_featurizer
 from ..errors import InputError
-from ..featurizers import FeatureMap, MeanEmbedding, SmoothCharacteristic
-from ..kernels import Gaussian, OnFeatures, median_bandwidth, start_featurizer
 from .experiments import ALPHA
 
 

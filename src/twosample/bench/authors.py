@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..calibration import Asymptotic, Permutation
-from ..featurizers import MLP, Bounded, Classifier, ConvNet
-from ..kernels import DeepKernel, Kernel, Linear, OnFeatures, Probability, Sign
-from ..learning import Learning
-from ..objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from ..samples import Scaling, as_samples
-from ..statistics import MMD, HotellingT2
-from ..two_sample import TwoSampleTest
+from .._calibration import Asymptotic, Permutation
+from .._data.samples import Scaling, as_samples
+from .._featurizers import MLP, Bounded, Classifier, ConvNet
+from .._kernels import DeepKernel, Kernel, Linear, OnFeatures, Probability, Sign
+from .._learning import Learning
+from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from .._statistics.mmd import MMD, HotellingT2
+from .._two_sample import TwoSampleTest
 from .author_parts import AsPublished, ClassifierFeatures, Epochs, OfClassifier, Seen, TheirUnits, TwoLogits, scaled
 from .experiments import Setting
 

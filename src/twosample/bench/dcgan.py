@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from .._featurizers import ConvNet, draw_weights
 from .._progress import bar
 from .._random import RNGLike, Streams
+from .._two_sample import choose_device
 from ..errors import InputError, TrainingError, TrainingWarning
-from ..featurizers import ConvNet, draw_weights
-from ..two_sample import choose_device
 from .datasets import images_for_paper
 from .formats import write_arrays
 

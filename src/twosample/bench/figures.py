@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..two_sample import FittedTest
+    from .._two_sample import FittedTest
 
 
 class Look(NamedTuple):
@@ -234,7 +234,7 @@ def _kernel_values(fitted: FittedTest) -> NDArray[np.float64]:
     """(9, 121, 141): k(., centre) on the grid of the window, for each centre."""
     import torch
 
-    from ..samples import as_samples
+    from .._data.samples import as_samples
 
     x, y = np.meshgrid(np.linspace(*_WINDOW[0], 141), np.linspace(*_WINDOW[1], 121))
     grid = np.column_stack([x.ravel(), y.ravel()])
@@ -251,7 +251,7 @@ _STAND_IN = "stand-in: CIFAR-10 after JPEG,\nCIFAR-10.1 is not at hand"
 
 
 def _gallery(ax: Axes, images: Iterable[NDArray[np.uint8]], title: str, columns: int = 10) -> None:
-    from ..views import mosaic
+    from .._show.charts import mosaic
 
     ax.imshow(mosaic(list(images), columns), cmap="gray", vmin=0, vmax=255)
     ax.set_xticks([])
@@ -300,7 +300,7 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
 
 def _location(fitted: FittedTest) -> NDArray[np.uint8]:
     """The location that a test for images compares at, as an image."""
-    from ..featurizers import MeanEmbedding
+    from .._featurizers import MeanEmbedding
     from .author_parts import AsPublished
 
     features = next(part for part in fitted.representation.modules() if isinstance(part, MeanEmbedding))

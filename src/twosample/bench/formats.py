@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files.handles import told_about as _told_about
 from .._progress import bar
 from ..errors import InputError
-from ..filehandles import told_about as _told_about
 
 HIGGS_COLUMNS = (
     *("lepton_pT", "lepton_eta", "lepton_phi", "missing_energy_magnitude", "missing_energy_phi"),

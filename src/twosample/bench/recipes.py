@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from .._insight.locations import How, locations
+from .._methods import ABLATIONS, METHODS, ablation, me
 from .._random import Streams
+from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import InputError
-from ..locations import How, locations
-from ..methods import ABLATIONS, METHODS, ablation, me
-from ..two_sample import FittedTest, TwoSampleTest
 from . import authors
 from .experiments import Setting
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..cluster import connected
+from .._cluster import connected
 from ..errors import ClusterError, InputError, MissingDependency
 from . import trials
 from .experiments import Cell

@@ -21,14 +21,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from .._calibration import Permutation
+from .._data.samples import as_samples
+from .._kernels import Kernel
+from .._objectives import PowerCriterion
 from .._random import Streams
-from ..calibration import Permutation
+from .._statistics.mmd import MMD
+from .._two_sample import FittedTest
 from ..errors import InputError, InputWarning, TrainingWarning
-from ..kernels import Kernel
-from ..objectives import PowerCriterion
-from ..samples import as_samples
-from ..statistics import MMD
-from ..two_sample import FittedTest
 from . import datasets
 from .experiments import ALPHA, Cell, Setting
 from .recipes import fit

@@ -1,0 +1,222 @@
+"""The command `twosample compare REF A B C ...`: one reference, many samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from .console import sentences
+from .files import Drop, Keep, Missing, Resize, Types, columns_from, reading_from
+from .shared import (
+    Alpha,
+    AsJson,
+    Device,
+    FailOnReject,
+    InParts,
+    Method,
+    Permutations,
+    Quiet,
+    Report,
+    Scheduler,
+    Seed,
+    TrainFraction,
+    command_line,
+    fact_lines,
+    finite,
+    read_in_parts,
+    seed_or_new,
+    shows_progress,
+)
+
+if TYPE_CHECKING:
+    from .._files.opening import Reading
+    from .._insight.comparing import Comparison
+
+Reference = Annotated[str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="A B C ...",
+        help="The files with the samples to compare with it; none if --by finds them in REF.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="Take all samples from REF: the column that says which row is whose, and its value in the reference.",
+    ),
+]
+Correction = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How p-values are corrected for the number of samples: holm (any false finding), bh or by (the share of "
+        "false findings; by whatever the dependence), none.",
+    ),
+]
+
+
+def run(
+    context: typer.Context,
+    reference: Reference,
+    files: Files = None,
+    method: Method = "mmd-d",
+    correction: Correction = "holm",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    report: Report = None,
+    by: Group = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
+) -> None:
+    """Test which of many samples differ from a reference.
+
+    Each file is tested against REF as 'twosample test' would, with a seed of its own that only --seed and the name of
+    the file decide; then p-values are corrected for the number of files. The files are of the kinds that 'twosample
+    test' reads, and they are read one at a time.
+
+    The exit status is 0 when there is a verdict on every file, whatever it is, and 2 when there is not. An interrupt
+    (Ctrl-C) shows the files that are done, and ends with 130.
+
+    \b
+    Examples:
+      twosample compare reference.csv monday.csv tuesday.csv wednesday.csv
+      twosample compare reference.csv days/*.csv --correction bh --quiet
+      twosample compare reference.csv days/*.csv --report week.html --drop id
+      twosample compare year.parquet --by month=january --missing drop
+    """
+    with sentences():
+        seed, columns = seed_or_new(seed), columns_from(keep, drop, types, missing)
+        reading = reading_from(
+            columns, None, resize, read_in_parts(stream, False, report), progress=shows_progress(quiet)
+        )
+        comparison, reference = _compared(
+            reference,
+            files or [],
+            by,
+            reading,
+            scheduler,
+            method=method,
+            correction=correction,
+            alpha=alpha,
+            permutations=permutations,
+            train_fraction=train_fraction,
+            rng=seed,
+            device=device,
+            progress=shows_progress(quiet),
+        )
+        facts = {"reference": reference, "seed": seed} | ({} if report is None else {"report": report})
+        typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
+    if report is not None:
+        with sentences(interrupted=f"{report} was not written."):
+            from .._show.comparison import write_comparison_report
+
+            again = {"Command": command_line(context, seed), "Seed": seed}
+            options: dict[str, Any] = {"reference": reference, "facts": again, "rng": seed}
+            write_comparison_report(comparison, report, progress=shows_progress(quiet), **options)
+    if comparison.unfinished:
+        done, count = len(comparison), len(comparison.names)
+        typer.echo(f"interrupted: {done} of {count} samples have been compared.", err=True)
+        raise typer.Exit(130)
+    if comparison.failures:
+        raise typer.Exit(2)
+    if fail_on_reject and comparison.rejected():
+        raise typer.Exit(1)
+
+
+def _compared(
+    reference: str, files: list[str], by: str | None, reading: Reading, scheduler: str | None, **options: Any
+) -> tuple[Comparison, str]:
+    """What `compare` gives, and the name of the reference; after an interrupt of the samples that are done, if any."""
+    from .._cluster import connected
+    from .._files.opening import name_of
+    from .._insight.comparing import ComparisonInterrupted, compare
+
+    with nullcontext() if scheduler is None else connected(scheduler) as client:
+        X, samples = _opened(reference, files, by, reading)
+        try:
+            return compare(X, samples, client=client, columns=reading.rules, **options), name_of(X)
+        except ComparisonInterrupted as interrupted:
+            if not interrupted.comparison:
+                raise
+            return interrupted.comparison, name_of(X)
+
+
+def _opened(reference: str, files: list[str], by: str | None, reading: Reading) -> tuple[Any, Mapping[str, Any]]:
+    """The reference, and the samples by their names."""
+    from .._files.opening import open_file, open_groups
+
+    if by is None:
+        if not files:
+            raise InputError(
+                f"there is nothing to compare {reference} with; give more files, or say which column tells samples "
+                "apart: --by COLUMN=VALUE."
+            )
+        return open_file(reference, reading=reading), _Files(files, reading)
+    if files:
+        raise InputError(f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by.")
+    return open_groups(reference, reading, by)
+
+
+class _Files(Mapping[str, Any]):
+    """The samples by the names of their files; each is read when it is asked for."""
+
+    def __init__(self, files: list[str], reading: Reading) -> None:
+        twice = next((file for file in files if files.count(file) > 1), None)
+        if twice is not None:
+            raise InputError(f"{twice} is given more than once; leave out one of them.")
+        self._files, self._reading = files, reading
+
+    def __getitem__(self, file: str) -> Any:
+        from .._files.opening import open_file
+
+        return open_file(file, reading=self._reading)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def _as_json(comparison: Comparison, facts: Mapping[str, Any]) -> str:
+    return json.dumps(finite({**facts, **comparison.to_dict()}), allow_nan=False)
+
+
+def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:
+    from .._insight.comparing import CORRECTIONS, verdict
+    from .._insight.explain import aligned
+
+    found, count = comparison.rejected(), len(comparison.names)
+    listed = f": {', '.join(found)}" if found else ""
+    sentence = f"{verdict(len(found), len(comparison), facts['reference'])}{listed}."
+    if quiet:
+        return sentence
+    lines = {
+        "reference": facts["reference"],
+        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {count} sample{'s' * (count != 1)}",
+        "alpha": f"{comparison.alpha:g}",
+        "method": ", ".join(dict.fromkeys(result.method for result in comparison.values())),
+        "seed": facts["seed"],
+        **({"report": facts["report"]} if "report" in facts else {}),
+    }
+    notes = [f"- {note}" for note in comparison.notes]
+    return "\n".join([sentence, "", *aligned(comparison.cells()), "", fact_lines(lines), *notes])

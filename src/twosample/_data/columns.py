@@ -1,0 +1,100 @@
+"""What of a table is tested: which columns, as what, and what becomes of missing values. The user says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from ..errors import InputError
+
+AsKind: TypeAlias = Literal["number", "category"]
+Missing: TypeAlias = Literal["error", "drop", "indicator"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table to test, as what, and what becomes of missing values.
+
+    A fitted test remembers it and treats later data alike, also after `save` and `load`.
+
+    Parameters
+    ----------
+    keep
+        The columns to test, by their names; None for all. Columns of an array are called "0", "1", ...
+    drop
+        Columns to leave out.
+    kinds
+        Name -> "number" or "category", for columns that are not to be taken as what they seem. As numbers, dates and
+        times of a day are days since 1970-01-01 (in UTC, where they have no time zone), times without a date and
+        durations are seconds. As categories, numbers and dates are what they look like when written.
+    missing
+        What becomes of missing values, of NaN too: "error" refuses them; "drop" leaves out the rows that have one, and
+        the result says how many; "indicator" puts the mean of the column, over both samples, in their place and adds a
+        column of zeros and ones, "... is missing". In a category they are a level of their own.
+
+    Examples
+    --------
+    >>> import pandas as pd, twosample
+    >>> X = pd.DataFrame({"id": range(60), "zip": [2139, 94103] * 30, "age": [31.0, None, 47.0] * 20})
+    >>> Y = X.assign(age=[58.0, 63.0, 70.0] * 20)
+    >>> columns = twosample.Columns(drop=["id"], kinds={"zip": "category"}, missing="drop")
+    >>> print(twosample.two_sample_test(X, Y, "mmd-median", columns=columns, rng=0))
+    The samples differ: p = 0.001 (mmd-median on 40 + 60 points; left out for missing values: 20 + 0 rows).
+    """
+
+    keep: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    kinds: Mapping[str, AsKind] | tuple[tuple[str, AsKind], ...] = ()
+    missing: Missing = "error"
+
+    def __post_init__(self) -> None:
+        keep = None if self.keep is None else _names(self.keep, "keep")
+        drop, kinds = _names(self.drop, "drop"), dict(self.kinds)
+        if self.missing not in get_args(Missing):
+            raise InputError(f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}.")
+        for name, kind in kinds.items():
+            if kind not in get_args(AsKind):
+                raise InputError(f"column {name!r} is to be a {kind!r}; use one of {', '.join(get_args(AsKind))}.")
+        if keep is not None and not keep:
+            raise InputError("no column is to be kept; name at least one.")
+        for name in drop:
+            if name in kinds or name in (keep or ()):
+                raise InputError(f"column {name!r} is to be left out, and used; choose one of both.")
+        for name in kinds:
+            if keep is not None and name not in keep:
+                raise InputError(f"column {name!r} has a kind, but is not among those to keep; name it there.")
+        # Tuples, which can be compared, hashed and sent to other processes.
+        for field, value in (("keep", keep), ("drop", drop), ("kinds", tuple(kinds.items()))):
+            object.__setattr__(self, field, value)
+
+    def kind_of(self, name: str) -> AsKind | None:
+        """What a column is to be taken as; None for what it seems to be."""
+        return dict(self.kinds).get(name)
+
+    def places(self, names: Sequence[str], sample: str) -> list[int]:
+        """Where the columns to test stand among `names`, those of the table that messages call `sample`."""
+        if absent := [name for name in self.keep or () if name not in names]:
+            raise InputError(f"{sample} has no column {absent[0]!r}; it has {_some(names)}.")
+        left_out = set(self.drop)
+        kept = set(names if self.keep is None else self.keep)
+        places = [place for place, name in enumerate(names) if name in kept and name not in left_out]
+        if names and not places:
+            raise InputError(f"no column of {sample} is left to test; drop fewer of {_some(names)}.")
+        return places
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse what is said about columns that no sample has: most likely a slip of the pen."""
+        for name in (*self.drop, *dict(self.kinds)):
+            if name not in names:
+                raise InputError(f"there is no column {name!r}; there are {_some(names)}.")
+
+
+def _names(given: Sequence[str], field: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise InputError(f"{field} is {given!r}; give a list of names of columns, such as ['age', 'height'].")
+    return tuple(given)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f", ... {len(names)} in all" if len(names) > 10 else "")

@@ -1,0 +1,703 @@
+"""Feature maps: networks from points to vectors, with the architectures of the paper.
+
+A featurizer is any `nn.Module`. Those here know how to start on data: `start(points, generator)` draws their weights
+from the generator it is given, so one seed gives one network, and the global generator is left alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ._estimators import noncentrality
+from ._kernels import Gaussian, Kernel, median_bandwidth
+from .errors import IncompatibleParts, InputError
+
+_LEVELS = 4096
+"""How many pixels of the pooled points stand for all of them where a `ConvNet` looks at ranks."""
+
+
+class MLP(nn.Module):
+    """A fully connected network with softplus between its layers and none after the last [Liu2020, appendix].
+
+    Parameters
+    ----------
+    inputs
+        Number of columns; None takes it from the data.
+    width
+        Of the hidden layers and of the output; None means 3 * inputs, at least 30 and at most 300.
+    layers
+        Number of linear maps.
+    gain
+        How many times as large as torch's own the starting weights of the first map are. A larger one lets the network
+        see finer structure from the first step on, instead of after thousands.
+    generator
+        Where the starting weights come from; `start` draws them again unless `load_state_dict` has put others there.
+    """
+
+    def __init__(
+        self,
+        inputs: int | None = None,
+        width: int | None = None,
+        *,
+        layers: int = 4,
+        gain: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 < gain < math.inf:
+            raise InputError(f"gain is {gain}; it must be a positive number.")
+        self.inputs, self.width, self.layers, self.gain = inputs, width, layers, gain
+        self.maps = nn.ModuleList()
+        self.fresh = True
+        if inputs is not None:
+            self._build(inputs, generator)
+
+    def _build(self, inputs: int, generator: torch.Generator | None) -> None:
+        width = self.width or min(300, max(30, 3 * inputs))
+        sizes = [inputs] + [width] * self.layers
+        self.maps = nn.ModuleList(_empty(nn.Linear, a, b) for a, b in itertools.pairwise(sizes))
+        draw_weights(self, generator)
+        if self.gain != 1:
+            with torch.no_grad():
+                for parameter in self.maps[0].parameters():
+                    parameter.mul_(self.gain)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the points and draw its weights, unless they were loaded."""
+        inputs = points[0].numel()
+        if self.inputs is not None and self.inputs != inputs:
+            raise InputError(f"the MLP takes {self.inputs} columns but the points have {inputs}.")
+        if self.fresh:
+            self._build(inputs, generator)
+            self.to(points.device, points.dtype)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width)."""
+        if not self.maps:
+            raise InputError("this MLP does not know its number of columns yet; give `inputs`, or fit the test first.")
+        hidden = self.maps[0](points.flatten(1))
+        for linear in self.maps[1:]:
+            hidden = linear(nn.functional.softplus(hidden))
+        return hidden  # type: ignore[no-any-return]
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        self.fresh = False
+        super()._load_from_state_dict(*args, **options)
+
+    def __repr__(self) -> str:
+        options = (f", layers={self.layers}" if self.layers != 4 else "") + (f", gain={self.gain:g}" * (self.gain != 1))
+        return f"MLP({self.inputs}, width={self.width}{options})"
+
+
+class ResidualMLP(nn.Module):
+    """The points themselves with a learned width for every column, plus what an `MLP` adds to them.
+
+    phi(x) = exp(log_widths) * x + B MLP(x) with log_widths = 0 and B = 0 at the start: a deep kernel on these features
+    starts as an ordinary kernel on the points, learns quickly which columns matter, and bends the space from there.
+
+    Parameters
+    ----------
+    inputs, width, layers, generator
+        As in `MLP`.
+    """
+
+    def __init__(
+        self,
+        inputs: int | None = None,
+        width: int | None = None,
+        *,
+        layers: int = 4,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.mlp = MLP(inputs, width, layers=layers, generator=generator)
+        self.log_widths = nn.Parameter(torch.empty(0))
+        self.out = nn.Parameter(torch.empty(0))
+        if inputs is not None:
+            self._build(inputs)
+
+    def _build(self, inputs: int) -> None:
+        like: Tensor = next(self.mlp.parameters())  # (width, inputs)
+        self.log_widths = nn.Parameter(torch.zeros(inputs).to(like))
+        self.out = nn.Parameter(torch.zeros(len(like), inputs).to(like))
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the points and draw its weights, unless they were loaded."""
+        fresh = self.mlp.fresh
+        self.mlp.start(points, generator)
+        if fresh:
+            self._build(points[0].numel())
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, number of columns)."""
+        flat = points.flatten(1)
+        bent: Tensor = self.mlp(flat) @ self.out
+        return flat * torch.exp(self.log_widths) + bent
+
+    def __repr__(self) -> str:
+        return f"Residual{self.mlp!r}"
+
+
+class ConvNet(nn.Module):
+    """The feature extractor of the DCGAN discriminator, as in the paper's image experiments.
+
+    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch normalisation (eps
+    0.8), then one linear map to `width` features.
+
+    Parameters
+    ----------
+    shape
+        (channels, height, width) of one image; None takes it from the data.
+    width
+        Number of features.
+    channels
+        Of the blocks.
+    normalisation
+        "frozen": outside training, statistics are those of the training points, so that a point's features do not
+        depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still
+        exact, because pooled points go through the network in an order that is blind to labels.
+    ranks
+        Show the network each pixel twice: its value, and its rank among the pixels of the pooled training points. Faint
+        differences, such as a background that is almost black instead of black, are invisible in the first and plain
+        in the second.
+    generator
+        Where the starting weights come from.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int] | None = None,
+        width: int = 100,
+        *,
+        channels: Sequence[int] = (16, 32, 64, 128),
+        normalisation: Literal["frozen", "batch"] = "frozen",
+        ranks: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if normalisation not in ("frozen", "batch"):
+            raise InputError(f"normalisation is {normalisation!r}; it must be 'frozen' or 'batch'.")
+        self.shape, self.width, self.channels = shape, width, tuple(channels)
+        self.normalisation, self.ranks = normalisation, ranks
+        self.register_buffer("levels", torch.zeros(_LEVELS if ranks else 0))  # sorted pixels of the pooled points
+        self.levels: Tensor
+        self.body = nn.Sequential()
+        self.head: nn.Module = nn.Identity()
+        self.fresh = True
+        if shape is not None:
+            self._build(shape, generator)
+
+    def _build(self, shape: tuple[int, ...], generator: torch.Generator | None) -> None:
+        depth, height, width = shape
+        depth *= 1 + self.ranks
+        blocks: list[nn.Module] = []
+        for number, channels in enumerate(self.channels):
+            blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
+            blocks.append(nn.LeakyReLU(0.2))
+            if number:
+                blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=self.normalisation == "frozen"))
+            depth, height, width = channels, (height + 1) // 2, (width + 1) // 2
+        self.body = nn.Sequential(*blocks)
+        self.head = _empty(nn.Linear, depth * height * width, self.width)
+        draw_weights(self, generator)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Size the network for the images and draw its weights, unless they were loaded."""
+        shape = tuple(points.shape[1:])
+        if len(shape) != 3:
+            raise InputError(
+                f"a ConvNet takes images (N, C, H, W); these points have the shape {tuple(points.shape)}. Use an MLP."
+            )
+        if self.shape is not None and tuple(self.shape) != shape:
+            raise InputError(f"the ConvNet takes images of shape {self.shape} but these have {shape}.")
+        if self.fresh:
+            self._build(shape, generator)
+            self.to(points.device, points.dtype)
+            if self.ranks:
+                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator).to(points.device)
+                self.levels = points.flatten()[drawn].sort().values
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, C, H, W) -> (N, width)."""
+        if not self.body:
+            raise InputError(
+                "this ConvNet does not know the shape of its images yet; give `shape`, or fit the test first."
+            )
+        if self.ranks:
+            below, up_to = (torch.searchsorted(self.levels, points, right=right) for right in (False, True))
+            ranks = (below + up_to).to(points.dtype) / _LEVELS  # in [0, 2]; equal pixels share their middle rank
+            points = torch.cat([points, math.sqrt(3) * (ranks - 1)], 1)  # variance 1 where no pixels are equal
+        features: Tensor = self.head(self.body(points).flatten(1))
+        return features
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        self.fresh = False
+        super()._load_from_state_dict(*args, **options)
+
+    def __repr__(self) -> str:
+        options = "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
+        options += ", ranks=True" if self.ranks else ""
+        return f"ConvNet({self.shape}, width={self.width}{options})"
+
+
+def _empty(layer: type[nn.Module], *args: Any, **options: Any) -> nn.Module:
+    """A layer whose weights are yet to be drawn: torch's own constructor would read the global generator."""
+    made: nn.Module = nn.utils.skip_init(layer, *args, **options)  # type: ignore[no-untyped-call]
+    return made
+
+
+def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Uniform weights and biases within 1 / sqrt(inputs of the unit), torch's own default, from `generator`."""
+    if generator is None:
+        generator = torch.Generator()
+        generator.seed()
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                limit = 1 / math.sqrt(module.weight[0].numel())
+                for parameter in (module.weight, module.bias):
+                    if parameter is not None:
+                        drawn = torch.rand(parameter.shape, generator=generator)
+                        parameter.copy_((2 * drawn - 1) * limit)
+
+
+class Classifier(nn.Module):
+    """A score for each point, positive where it looks like one of X: a network and a linear head.
+
+    Parameters
+    ----------
+    featurizer
+        The network; None takes an `MLP` with a gain of 8 for tables, a `ConvNet` (with ranks) for images.
+    """
+
+    def __init__(self, featurizer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.featurizer = featurizer
+        self.head: nn.Module | None = None
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Start the network and draw the head."""
+        if self.featurizer is None:
+            self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP(gain=8)
+        start = getattr(self.featurizer, "start", None)
+        if callable(start):
+            start(points, generator)
+        with torch.no_grad():
+            width = self.featurizer(points[:2]).shape[1]
+        self.head = _empty(nn.Linear, width, 1)
+        draw_weights(self.head, generator)
+        self.head.to(points.device, points.dtype)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 1)."""
+        if self.featurizer is None or self.head is None:
+            raise InputError("this Classifier has seen no points yet; fit the test first.")
+        scores: Tensor = self.head(self.featurizer(points))
+        return scores
+
+    def __repr__(self) -> str:
+        return "Classifier()" if self.featurizer is None else f"Classifier({self.featurizer!r})"
+
+
+class AutoFeaturizer(nn.Module):
+    """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen.
+
+    Parameters
+    ----------
+    residual
+        False takes a plain `MLP` with a gain of 8, which is better as the features of a classifier.
+    """
+
+    def __init__(self, residual: bool = True) -> None:
+        super().__init__()
+        self.residual = residual
+        self.network: nn.Module | None = None
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Choose the network and start it."""
+        network = ConvNet(ranks=True) if points.ndim == 4 else ResidualMLP() if self.residual else MLP(gain=8)
+        network.start(points, generator)
+        self.network = network
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width)."""
+        if self.network is None:
+            raise InputError("this AutoFeaturizer has seen no points yet; fit the test first.")
+        features: Tensor = self.network(points)
+        return features
+
+    def __repr__(self) -> str:
+        unseen = "AutoFeaturizer()" if self.residual else "AutoFeaturizer(residual=False)"
+        return unseen if self.network is None else repr(self.network)
+
+
+class Frozen(nn.Module):
+    """A network that is neither started nor trained any more."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Stay in evaluation: batch normalisations keep their statistics."""
+        return super().train(False)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """What the network gives."""
+        features: Tensor = self.network(points)
+        return features
+
+    def __repr__(self) -> str:
+        return f"Frozen({self.network!r})"
+
+
+class Bounded(nn.Module):
+    """tanh(f(x) / s) with s the Frobenius norm of the pooled points: the scores of L+M in the paper's ablation.
+
+    A linear kernel has no bound, so its MMD could be raised without end by scores that only grow.
+    """
+
+    def __init__(self, featurizer: nn.Module) -> None:
+        super().__init__()
+        self.featurizer = featurizer
+        self.register_buffer("scale", torch.ones(()))
+        self.scale: Tensor
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Start the network and measure the points."""
+        start = getattr(self.featurizer, "start", None)
+        if callable(start):
+            start(points, generator)
+        norm = torch.linalg.vector_norm(points.double() if points.device.type != "mps" else points)
+        self.scale = norm.to(points).clamp_min(1e-6)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, width), each in (-1, 1)."""
+        return torch.tanh(self.featurizer(points) / self.scale)
+
+    def __repr__(self) -> str:
+        return f"Bounded({self.featurizer!r})"
+
+
+class SklearnClassifier(nn.Module):
+    """A score for each point by a scikit-learn classifier or pipeline, positive where it looks like one of X.
+
+    The score is its `decision_function` or, without one, the logit of its probability, clipped. Both samples weigh
+    the same: probabilities are corrected for the sizes, other scores get sample weights where they are taken. It sees
+    the points as the library encodes them: numbers standardised, categories as indicators. What randomness it uses
+    comes from the seed of the test.
+
+    Parameters
+    ----------
+    estimator
+        It is cloned before it is fitted.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        super().__init__()
+        if not (callable(getattr(estimator, "fit", None)) and _scores_by(estimator)):
+            raise IncompatibleParts(
+                f"the classifier is a {type(estimator).__name__}; it must have `fit`, and `decision_function` or "
+                "`predict_proba`, as the classifiers of scikit-learn have."
+            )
+        self.estimator = estimator
+        self.fitted: Any = None
+        self.shift = 0.0
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Fit a clone of the classifier to tell `x` from `y`."""
+        from sklearn.base import clone
+        from sklearn.utils.validation import has_fit_parameter
+
+        estimator = clone(self.estimator)
+        seeds = {
+            name: int(torch.randint(2**31 - 1, (), generator=generator))
+            for name, value in sorted(estimator.get_params(deep=True).items())
+            if name.rpartition("__")[2] == "random_state" and value is None
+        }
+        estimator.set_params(**seeds)
+        points = torch.cat([x, y]).flatten(1).cpu().numpy()
+        n, m = len(x), len(y)
+        labels = np.repeat([1, 0], [n, m])
+        order = torch.randperm(n + m, generator=generator).numpy()  # some split off the last rows for early stopping
+        steps = getattr(estimator, "steps", None)  # of a pipeline
+        last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
+        weights, by_probability = {}, _scores_by(estimator) == "predict_proba"
+        if has_fit_parameter(last, "sample_weight") and not by_probability:
+            weights = {f"{prefix}sample_weight": np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))[order]}
+        self.fitted = estimator.fit(points[order], labels[order], **weights)
+        self.shift = math.log(n / m) if by_probability else 0.0
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 1)."""
+        if self.fitted is None:
+            raise InputError("this SklearnClassifier has seen no points yet; fit the test first.")
+        flat = points.flatten(1).cpu().numpy()
+        if _scores_by(self.fitted) == "decision_function":
+            scores = self.fitted.decision_function(flat)
+        else:
+            probability = np.clip(self.fitted.predict_proba(flat)[:, 1], 1e-6, 1 - 1e-6)
+            scores = np.log(probability) - np.log1p(-probability)
+        return torch.as_tensor(np.asarray(scores, dtype=np.float64)[:, None] - self.shift).to(points)
+
+    def __repr__(self) -> str:
+        return f"SklearnClassifier({self.estimator!r})"
+
+
+def _scores_by(estimator: Any) -> str | None:
+    return next((name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None)
+
+
+# ----------------------------------------------------------------------------------------- features for Hotelling's T^2
+
+
+class FeatureMap(nn.Module, ABC):
+    """A map from points to few features whose means T^2 compares, with a width that may be open.
+
+    `learn` chooses starting points with the labels of training points; `start` does without labels.
+    """
+
+    @abstractmethod
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open from pooled points, blind to labels."""
+
+    @abstractmethod
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open from training points."""
+
+    @abstractmethod
+    def candidate_widths(self) -> Sequence[float]:
+        """The widths to choose from where it was left open, else none; after `learn`."""
+
+    @abstractmethod
+    def usual_width(self) -> float:
+        """The width that suits differences as wide as the data."""
+
+    @abstractmethod
+    def set_width(self, width: float) -> None:
+        """Put the width at a value, keeping it learnable."""
+
+
+class MeanEmbedding(FeatureMap):
+    """k(x, v_j) at locations v_1 ... v_J: where do the mean embeddings of the samples differ? [Chwialkowski2015].
+
+    Parameters
+    ----------
+    locations
+        How many, or the (J, ...) locations themselves, in the units in which the points are seen.
+    kernel
+        A Gaussian with an open bandwidth if None.
+    fixed
+        The kernel is trained already: it is neither started nor trained, and its batch normalisations are frozen.
+        Locations that training moves then start from those that `select` takes.
+    select
+        Take the locations from the training points, one after another, each the best beside those before it, and
+        leave them there; `chosen` then has their places among those of X, then of Y.
+    """
+
+    def __init__(
+        self, locations: int | Tensor = 5, kernel: Kernel | None = None, *, fixed: bool = False, select: bool = False
+    ) -> None:
+        super().__init__()
+        if isinstance(locations, int) and locations < 1:
+            raise InputError(f"locations is {locations}; there must be at least one.")
+        if fixed and kernel is None:
+            raise IncompatibleParts("fixed=True keeps a trained kernel as it is, but there is none. Give `kernel`.")
+        self.kernel = Gaussian() if kernel is None else kernel
+        self.fixed, self.select = fixed, select
+        if fixed:
+            self.kernel = copy.deepcopy(self.kernel).eval().requires_grad_(False)
+        given = isinstance(locations, Tensor)
+        self.count = len(locations) if isinstance(locations, Tensor) else locations
+        self.locations = nn.Parameter(
+            locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0), requires_grad=not select
+        )
+        self.given = given
+        self.chosen: tuple[int, ...] = ()
+        self._median = math.nan
+
+    def train(self, mode: bool = True) -> MeanEmbedding:
+        """Set the mode, but leave a fixed kernel in evaluation."""
+        super().train(mode)
+        if self.fixed:
+            self.kernel.eval()
+        return self
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        self._start_kernel(points, generator)
+        if not self.given:
+            self._put(_gaussian_draws(points, self.count, generator))
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        pooled = torch.cat([x, y])
+        self._start_kernel(pooled, generator)
+        if self.given:
+            return
+        if self.select or self.fixed:  # drawn elsewhere, a location may be too far from all points for a fixed kernel
+            self._put(self._selected(x, y, generator))
+        elif self.count == 1:
+            self._put(_gaussian_draws(pooled, 1, generator))
+        else:
+            half = self.count // 2
+            drawn = [_gaussian_draws(x, half, generator), _gaussian_draws(y, self.count - half, generator)]
+            self._put(torch.cat(drawn))
+
+    def candidate_widths(self) -> Sequence[float]:
+        if math.isnan(self._median):
+            return ()
+        return [self._median * 2.0**octave for octave in np.linspace(-3, 2, 21)]
+
+    def usual_width(self) -> float:
+        return self._median
+
+    def set_width(self, width: float) -> None:
+        if isinstance(self.kernel, Gaussian):
+            self.kernel.set_bandwidth(width)
+
+    def _start_kernel(self, points: Tensor, generator: torch.Generator) -> None:
+        if self.fixed:
+            return
+        if isinstance(self.kernel, Gaussian) and self.kernel.bandwidth is None:
+            self._median = median_bandwidth(points, generator)
+        self.kernel.start(points, generator)
+
+    def _put(self, locations: Tensor) -> None:
+        self.locations = nn.Parameter(locations, requires_grad=not self.select)
+
+    def _selected(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+        """Greedy: the training point, of at most 2000, that T^2 gains most from, again and again."""
+        n, pooled = len(x), torch.cat([x, y])
+        among = torch.randperm(len(pooled), generator=generator)[:2000]
+        chosen: list[int] = []
+        with torch.no_grad():
+            z = self.kernel.centred(self.kernel.embed(pooled))
+            for _ in range(self.count):
+                before = self.kernel.tile(z, tuple(part[chosen] for part in z)).double()
+                gains = []
+                for candidates in torch.split(among, 256):
+                    tile = self.kernel.tile(z, tuple(part[candidates] for part in z)).double()
+                    for column in tile.T:
+                        f = torch.cat([before, column[:, None]], 1)
+                        gains.append(noncentrality(f[:n], f[n:], 1e-5))
+                chosen.append(int(among[int(torch.stack(gains).argmax())]))
+        self.chosen = tuple(chosen)
+        return pooled[chosen]
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, J)."""
+        if not len(self.locations):
+            raise InputError("this MeanEmbedding has no locations yet; fit the test first.")
+        # Together, so that a batch normalisation in training sees both alike, and around one centre.
+        z = self.kernel.centred(self.kernel.embed(torch.cat([points, self.locations])))
+        return self.kernel.tile(tuple(part[: len(points)] for part in z), tuple(part[len(points) :] for part in z))
+
+    def __repr__(self) -> str:
+        options = (", fixed=True" if self.fixed else "") + (", select=True" if self.select else "")
+        return f"MeanEmbedding({self.count}, {self.kernel!r}{options})"
+
+
+class SmoothCharacteristic(FeatureMap):
+    """sin(t_j . u) exp(-|u|^2 / 2) and cos(t_j . u) exp(-|u|^2 / 2), u = x / width, at frequencies t_1 ... t_J.
+
+    Where do the characteristic functions of the samples, smoothed, differ? [Chwialkowski2015].
+
+    Parameters
+    ----------
+    frequencies
+        How many, or the (J, d) frequencies themselves. There are two features for each.
+    width
+        None chooses it on the training points.
+    """
+
+    def __init__(self, frequencies: int | Tensor = 5, width: float | None = None) -> None:
+        super().__init__()
+        if isinstance(frequencies, int) and frequencies < 1:
+            raise InputError(f"frequencies is {frequencies}; there must be at least one.")
+        self.given = isinstance(frequencies, Tensor)
+        self.count = len(frequencies) if isinstance(frequencies, Tensor) else frequencies
+        self.frequencies = nn.Parameter(
+            frequencies.detach().clone() if isinstance(frequencies, Tensor) else torch.empty(0)
+        )
+        if width is not None and not 0 < width < math.inf:
+            raise InputError(f"width is {width}; it must be a positive number, or None to choose it from the data.")
+        self.log_width = nn.Parameter(torch.tensor(math.nan if width is None else math.log(width)))
+        self._open, self._usual = False, 1.0
+
+    @property
+    def width(self) -> float | None:
+        """The scale on which points are seen, or None while it is open."""
+        value = float(self.log_width.detach().exp())
+        return None if math.isnan(value) else value
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        flat = points.flatten(1)
+        if not self.given:
+            drawn = torch.randn(self.count, flat.shape[1], generator=generator)
+            self.frequencies = nn.Parameter(drawn.to(flat))
+        if self.width is None:
+            spread = float(flat.std(0).mean()) or 1.0
+            self._usual = spread * math.sqrt(flat.shape[1])
+            self._open = True
+            self.set_width(self._usual)
+
+    def learn(self, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        self.start(torch.cat([x, y]), generator)
+
+    def candidate_widths(self) -> Sequence[float]:
+        if not self._open:
+            return ()
+        around = [self._usual * 2.0**octave for octave in np.linspace(-4, 3, 20)]
+        return sorted(around + [2.0**octave for octave in np.linspace(-4, 4, 20)])
+
+    def usual_width(self) -> float:
+        return self._usual
+
+    def set_width(self, width: float) -> None:
+        with torch.no_grad():
+            self.log_width.fill_(math.log(width))
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(N, ...) -> (N, 2 J)."""
+        if not len(self.frequencies):
+            raise InputError("this SmoothCharacteristic has no frequencies yet; fit the test first.")
+        u = points.flatten(1) * torch.exp(-self.log_width)
+        angles = u @ self.frequencies.T
+        damping = torch.exp(-u.square().sum(1, keepdim=True) / 2)
+        return torch.cat([torch.sin(angles), torch.cos(angles)], 1) * damping
+
+    def __repr__(self) -> str:
+        return f"SmoothCharacteristic({self.count}, width={self.width})"
+
+
+def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Points drawn from a normal law with the mean and, slightly shrunk, the covariance of at most 10,000 of `points`.
+
+    The covariance C is replaced by (C + r I)^0.9 + r I with r = 1e-3. Of the two ways to its eigenvectors the one is
+    taken that never makes a matrix larger than the points themselves.
+    """
+    ridge = 1e-3
+    flat = points.flatten(1).double().cpu()
+    if len(flat) > 10_000:
+        flat = flat[torch.randperm(len(flat), generator=generator)[:10_000]]
+    mean, degrees = flat.mean(0), max(1, len(flat) - 1)
+    centred = flat - mean
+    if centred.shape[1] <= len(centred):
+        variances, directions = torch.linalg.eigh(centred.T @ centred / degrees)
+    else:
+        _, values, rows = torch.linalg.svd(centred, full_matrices=False)
+        variances, directions = values.square() / degrees, rows.T
+    along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()  # (r,)
+    within, around = (
+        torch.randn(count, size, generator=generator, dtype=torch.float64) for size in (len(along), flat.shape[1])
+    )
+    drawn: Tensor = mean + (within * along) @ directions.T + math.sqrt(ridge**0.9 + ridge) * around
+    return drawn.to(points).reshape(count, *points.shape[1:])

@@ -1,0 +1,1 @@
+"""The door for files. Neither the maths nor `_data` imports it."""

@@ -1,0 +1,294 @@
+"""Files to samples, for the command line: by its ending a file becomes what `as_samples` takes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .._data.columns import Columns
+from .._data.tables import AS_FOUND, Source
+from .._progress import bar
+from ..errors import InputError
+from .handles import check_survival, empty, is_zipped, opened, polars_for, told_about, unheard
+from .images import picture_parts, read_pictures
+from .records import Records, read_json_lines, read_query
+from .text import SEPARATORS, line_of, read_text
+
+if TYPE_CHECKING:
+    import polars
+
+Table: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
+"""A table with named columns, or an array whose first axis counts the points."""
+
+Place: TypeAlias = Callable[[int], str] | None
+"""Row -> what messages call it; None for "row 16"."""
+
+_DATABASE = re.compile(
+    r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?", re.DOTALL
+)
+_SERVER = re.compile(r"(\w+)://")
+
+JSON_LINES = (".jsonl", ".ndjson")
+TYPED = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+"""Endings of tables that polars reads in parts."""
+
+
+def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
+    """The contents of two files."""
+    return read(path_x), read(path_y)
+
+
+def read(path: str | Path) -> Table:
+    """The contents of one file: as `read_source`, without where its rows stand."""
+    table: Table = read_source(path).data
+    return table
+
+
+def read_source(
+    path: str | Path,
+    rules: Columns = AS_FOUND,
+    *,
+    resize: tuple[int, int] | None = None,
+    progress: bool | None = False,
+) -> Source:
+    """The contents of one file, by the ending of its name.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that ends in .csv, .tsv, .jsonl or .ndjson, also with .gz after it, .parquet, .pq, .arrow, .feather,
+        .ipc, .npy or .npz. Of an .npz file that holds several arrays, `data.npz::images` picks the one called `images`.
+        A folder of PNG and JPEG files. A SQLite database (.db, .sqlite, .sqlite3, or sqlite:/// before any other
+        name) with a query or the name of a table: `shop.db::SELECT * FROM orders`.
+    rules : Columns
+        What the user says of the columns, where it matters to how a file is read.
+    resize : pair of int, optional
+        Width and height to which pictures are brought.
+    progress : bool, optional
+        Show a bar while many pictures are read; None for only on a terminal.
+
+    Returns
+    -------
+    Source
+        With a table for the formats that name their columns, an array for those of NumPy and for pictures.
+
+    Raises
+    ------
+    InputError
+        If the file is not there, cannot be read, or is not what its name says.
+    MissingDependency
+        If it takes polars or Pillow, which is not installed.
+    """
+    name = str(path)
+    if (database := database_of(name)) is not None:
+        return _read_database(name, *database, rules)
+    file, member = locate(path)
+    if os.path.isdir(file):
+        parts = picture_parts(file, resize)
+        files = [picture for part in parts for picture in part.files]
+        with bar(f"reading {file.name}", len(files), progress) as tick:
+            return Source(read_pictures(parts, tick), name, place=lambda row: str(files[row]))
+    if resize is not None:
+        raise InputError(f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize.")
+    ending = _known_ending(file, name)
+    if member is not None and ending != ".npz":
+        raise InputError(f"{file}::{member} picks an array by its name, but only .npz files have any; give {file}.")
+    with opened(file) as stream, told_about(file):
+        if not stream.peek(1):
+            raise empty(file)
+        if ending == ".npz":
+            return Source(_read_npz(stream, file, member), name)
+        table, place = _READERS[ending](stream, file, rules)
+        return Source(table, name, place=place)
+
+
+def ending_of(file: Path) -> str:
+    """By what a file is known: .csv, or .csv.gz."""
+    return file.with_suffix("").suffix.lower() + ".gz" if is_zipped(file) else file.suffix.lower()
+
+
+def _known_ending(file: Path, name: str) -> str:
+    ending = ending_of(file)
+    if ending in _READERS or ending == ".npz":
+        return ending
+    if (server := _SERVER.match(name)) is not None:
+        raise InputError(f"{server[1]} databases are not read here; write what you need to a Parquet or CSV file.")
+    what = f"ends in '{ending}'" if ending else "has no ending"
+    raise InputError(f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db.")
+
+
+def database_of(name: str) -> tuple[Path, str | None] | None:
+    """The file and the query, if it is a SQLite database that is named."""
+    found = _DATABASE.fullmatch(name)
+    return None if found is None or os.path.isdir(name) else (Path(found["any"] or found["file"]), found["query"])
+
+
+def locate(path: str | Path) -> tuple[Path, str | None]:
+    """The file, and what follows '::' unless that is a part of an existing file's name."""
+    name, separator, member = str(path).rpartition("::")
+    if not separator or not name or Path(path).exists():
+        return Path(path), None
+    return Path(name), member
+
+
+# Text
+
+
+def _read_text(
+    stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
+) -> tuple[polars.DataFrame, Place]:
+    return read_text(stream, file, rules, separator=separator), partial(line_of, file, separator=separator)
+
+
+def _read_json_lines(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    records = read_json_lines(stream, file, rules)
+    return _as_table(records, file), records.place
+
+
+def _read_database(name: str, file: Path, query: str | None, rules: Columns) -> Source:
+    with opened(file):
+        records = read_query(file, query, rules)
+    return Source(_as_table(records, file), name, place=records.place)
+
+
+def _as_table(records: Records, file: Path) -> polars.DataFrame:
+    table: polars.DataFrame = polars_for(file).DataFrame(records.columns)
+    return table
+
+
+# Tables with types
+
+
+def _read_parquet(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    with unheard:
+        table: polars.DataFrame = polars_for(file).read_parquet(stream)
+    return table, None
+
+
+def _read_arrow(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+    pl = polars_for(file)
+    whole = is_whole(stream)
+    # polars would read on from where the buffer of `stream` ends, so the streaming format is read from memory.
+    with unheard:
+        table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
+    return table, None
+
+
+def is_whole(stream: io.BufferedReader) -> bool:
+    """Whether it is the file format of Arrow (Feather version 2), not the streaming format."""
+    return stream.peek(6)[:6] == b"ARROW1"
+
+
+def check_typed(path: str) -> None:
+    """Refuse a Parquet or Arrow file that would end the process, see `check_survival`."""
+    file = Path(path)
+    if ending_of(file) not in TYPED or not file.is_file():
+        return
+    if ending_of(file) in (".parquet", ".pq"):
+        check_survival(file, "read_parquet")
+    else:
+        with opened(file) as stream:
+            check_survival(file, "read_ipc" if is_whole(stream) else "read_ipc_stream")
+
+
+# NumPy
+
+
+def _read_npy(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[npt.NDArray[Any], Place]:
+    array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array, None
+
+
+def _read_npz(stream: io.BufferedReader, file: Path, member: str | None) -> npt.NDArray[Any]:
+    with _archive(stream, file) as archive:
+        name = _chosen(archive, file, member)
+        array: npt.NDArray[Any] = archive[name]
+    if not isinstance(array, np.ndarray):  # the bytes of a member that is no NPY file
+        raise _no_array(file, name)
+    return array
+
+
+def member_size(file: Path, member: str | None) -> int:
+    """Bytes of an array in an NPZ file, by what the file says; 0 if it cannot be read, which is told elsewhere."""
+    try:
+        with opened(file) as stream, _archive(stream, file) as archive:
+            return int(archive.zip.getinfo(_chosen(archive, file, member) + ".npy").file_size)
+    except Exception:
+        return 0
+
+
+def extract_member(file: Path, member: str | None, folder: Path) -> Path:
+    """An array of an NPZ file as an NPY file in the folder."""
+    with opened(file) as stream, told_about(file), _archive(stream, file) as archive:
+        name = _chosen(archive, file, member) + ".npy"
+        target = folder / "array.npy"
+        if archive.zip.getinfo(name).file_size > shutil.disk_usage(folder).free:
+            raise InputError(f"{file} does not fit into {folder} without compression; set TMPDIR to a larger folder.")
+        with archive.zip.open(name) as packed, target.open("wb") as unpacked:
+            if packed.peek(6)[:6] != b"\x93NUMPY":
+                raise _no_array(file, name.removesuffix(".npy"))
+            shutil.copyfileobj(packed, unpacked)
+        mapped(target)  # so that whatever is wrong with the array is told here, of the file that the user knows
+    return target
+
+
+def _archive(stream: io.BufferedReader, file: Path) -> Any:
+    if stream.peek(4)[:4] not in (b"PK\x03\x04", b"PK\x05\x06"):  # a zip file, an empty one
+        raise InputError(f"{file} is not an .npz archive; write it with numpy.savez.")
+    return np.load(stream, allow_pickle=False)
+
+
+def _chosen(archive: Any, file: Path, member: str | None) -> str:
+    """The name of the array that is meant."""
+    names = sorted(archive.files)
+    listed = ", ".join(names) or "nothing"
+    if member is None and len(names) != 1:
+        raise InputError(
+            f"{file} holds {len(names)} arrays ({listed}); pick one as in {file}::{names[0] if names else 'name'}."
+        )
+    if member is not None and member not in names:
+        raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
+    name: str = names[0] if member is None else member
+    if f"{name}.npy" not in archive.zip.namelist():
+        raise _no_array(file, name)
+    return name
+
+
+def _no_array(file: Path, name: str) -> InputError:
+    return InputError(f"{file} holds '{name}', which is no array; write it with numpy.savez.")
+
+
+def mapped(file: Path) -> npt.NDArray[Any]:
+    """The array of an NPY file, mapped into memory rather than read."""
+    array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{file} is not an .npy file; write it with numpy.save.")
+    return array
+
+
+_CSV, _TSV = (partial(_read_text, separator=SEPARATORS[ending]) for ending in (".csv", ".tsv"))
+_READERS: dict[str, Callable[[io.BufferedReader, Path, Columns], tuple[Table, Place]]] = {
+    ".csv": _CSV,
+    ".csv.gz": _CSV,
+    ".tsv": _TSV,
+    ".tsv.gz": _TSV,
+    ".jsonl": _read_json_lines,
+    ".jsonl.gz": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".ndjson.gz": _read_json_lines,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
+    ".ipc": _read_arrow,
+    ".npy": _read_npy,
+}

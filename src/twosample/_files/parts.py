@@ -1,0 +1,105 @@
+"""Files whose rows can be read in parts: NPY, Parquet and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from .formats import ending_of, is_whole, mapped
+from .handles import opened, polars_for, told_about, unheard
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import polars
+
+_PART = 2**19  # numbers in a part of a file: 4 MiB in float64
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """Rows `start` ... `start + rows - 1` of an NPY file."""
+
+    path: Path
+    start: int
+    rows: int
+
+    def read(self) -> npt.NDArray[Any]:
+        """The rows, as an array in memory."""
+        with told_about(self.path):
+            # The map goes when this returns, and with it the pages that reading has brought into memory.
+            return np.array(mapped(self.path)[self.start : self.start + self.rows])
+
+    def elsewhere(self) -> NpyRows:
+        """The same rows, as a process that stands in another folder finds them."""
+        return replace(self, path=self.path.absolute())
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Rows `start` ... `start + rows - 1` of a Parquet or Arrow file."""
+
+    path: Path
+    start: int
+    rows: int
+    columns: tuple[str, ...] | None = None
+
+    def read(self) -> polars.DataFrame:
+        """The rows, as a table in memory."""
+        with told_about(self.path), unheard:
+            part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
+        return part  # type: ignore[no-any-return]
+
+    def pieces(self) -> Iterator[polars.DataFrame]:
+        """The rows, fewer at a time: what becomes of a table in float64 takes several times its memory."""
+        part = self.read()
+        return part.iter_slices(max(1, _PART // max(1, part.width)))
+
+    def elsewhere(self) -> ParquetRows:
+        """The same rows, as a process that stands in another folder finds them."""
+        return replace(self, path=self.path.absolute())
+
+
+def npy_parts(path: str | Path) -> list[NpyRows]:
+    """An NPY file in parts of some million numbers at most."""
+    file = Path(path)
+    with opened(file), told_about(file):
+        array = mapped(file)
+    if array.ndim == 0:
+        raise InputError(f"{file} holds a single number, not rows; save a 2-D array, one row a point.")
+    width = int(np.prod(array.shape[1:], dtype=np.int64))
+    return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width, _PART)]
+
+
+def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> list[ParquetRows]:
+    """A Parquet or Arrow file in parts of some million numbers at most; of its columns those that are named, or all."""
+    file = Path(path)
+    chosen = None if columns is None else tuple(columns)
+    with opened(file), told_about(file), unheard:
+        names = _scanned(file, None).collect_schema().names()
+        if absent := [name for name in chosen or () if name not in names]:
+            raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
+        rows = int(_scanned(file, None).select(polars_for(file).len()).collect().item())
+    # Larger than those of other files: polars finds a row of a row group by going through those before it.
+    return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names), 4 * _PART)]
+
+
+def _cuts(rows: int, width: int, numbers: int) -> Iterator[tuple[int, int]]:
+    step = max(1, numbers // max(1, width))
+    return ((start, min(step, rows - start)) for start in range(0, rows, step))
+
+
+def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
+    pl = polars_for(file)
+    if ending_of(file) in (".parquet", ".pq"):
+        lazy = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+    else:
+        with opened(file) as stream:
+            if not is_whole(stream):
+                raise InputError(f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet.")
+        lazy = pl.scan_ipc(file, glob=False, hive_partitioning=False)
+    return lazy if columns is None else lazy.select(columns)

@@ -1,0 +1,847 @@
+"""Kernels: what pairs of points are compared with. Each is an `nn.Module` and composes with the others.
+
+A kernel splits its work in two, so that a network runs once for N points and not once for each of their pairs:
+`embed(points)` gives what the pairs need, `tile(a, b)` compares embedded points. Kernels with a closed-form gradient
+override `tile_and_pullback`; every other kernel, a user's included, gets it from autograd.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ._products import Embedded, Pullback
+from .errors import InputError
+
+
+class Kernel(nn.Module, ABC):
+    """A symmetric positive semidefinite function of two points.
+
+    To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
+    the diagonal of a tile is cheap on its own, `tile_and_pullback` where the gradient has a closed form, and `sides`
+    with `cross` where a tile repeats work that concerns one of its sides alone.
+    """
+
+    def embed(self, points: Tensor) -> Embedded:
+        """(N, ...) points -> `parts` tensors with one row a point. Differentiable."""
+        return (points.flatten(1),)
+
+    @property
+    def parts(self) -> int:
+        """How many tensors `embed` returns."""
+        return 1
+
+    def centred(self, z: Embedded) -> Embedded:
+        """Embedded points moved to where `tile` is most precise: for a kernel of distances, around the origin."""
+        return z
+
+    @abstractmethod
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        """(len(a), len(b)) kernel values between embedded points."""
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        """Embedded points as the left and as the right side of tiles: `parts` tensors each, with one row a point."""
+        return z, z
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        """`tile(a, b)` from the left side of `a` and the right side of `b`; without gradient."""
+        return self.tile(left, right)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        """(N, p) vectors whose inner products are the kernel, where there are few; then no sum needs the pairs."""
+        return None
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
+        rows = 32  # small tiles: all but their diagonals are thrown away
+        pieces = [self.tile(_cut(a, i, rows), _cut(b, i, rows)).diagonal() for i in range(0, len(a[0]), rows)]
+        return torch.cat(pieces)
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        """The parameters that `tile` depends on (those of `embed` may be among them)."""
+        return tuple(self.parameters())
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        """`tile(a, b)` and the function that pulls a gradient of the tile back to a, b and `tile_parameters()`."""
+        with torch.enable_grad():
+            a, b = (tuple(part.detach().requires_grad_() for part in z) for z in (a, b))
+            tile = self.tile(a, b)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            wanted = [part for z in (a, b) for part, need in zip(z, needs, strict=True) if need]
+            parameters = self.tile_parameters()
+            learned = [p for p in parameters if p.requires_grad]
+            found: list[Tensor | None] = []
+            if wanted or learned:
+                found = list(torch.autograd.grad(tile, wanted + learned, grad, retain_graph=True, allow_unused=True))
+            zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)]
+            into_points = iter(zeros)
+            into_learned = iter(found[len(wanted) :])
+            return (
+                [next(into_points) if need else None for need in needs],
+                [next(into_points) if need else None for need in needs],
+                [next(into_learned) if p.requires_grad else None for p in parameters],
+            )
+
+        return tile, pullback
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
+
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        """A kernel whose bandwidth is open and which part of `embed` it sees, or None: a grid on J starts it."""
+        return None
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
+        pooled = self.centred(self.embed(torch.cat([x, y])))  # together: no normalisation can see which is which
+        return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
+
+
+class Radial(Kernel):
+    """A kernel of the Euclidean distance in units of a bandwidth sigma, which is learned in log space.
+
+    Parameters
+    ----------
+    bandwidth
+        sigma; None takes `factor` times the `median_bandwidth` of the first points it sees.
+    factor
+        That multiple. Kernels of several factors can stand in one sum.
+    """
+
+    def __init__(self, bandwidth: float | None = None, *, factor: float = 1.0) -> None:
+        super().__init__()
+        if bandwidth is not None and not 0 < bandwidth < math.inf:
+            raise InputError(
+                f"bandwidth is {bandwidth}; it must be a positive number, or None for the median heuristic."
+            )
+        if not 0 < factor < math.inf:
+            raise InputError(f"factor is {factor}; it must be a positive number: the bandwidth over the median.")
+        self.factor = factor
+        self.log_bandwidth = nn.Parameter(torch.tensor(math.nan if bandwidth is None else math.log(bandwidth)))
+        self._settled = bandwidth is not None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """sigma, or None while it is open."""
+        value = float(self.log_bandwidth.detach().exp())
+        return None if math.isnan(value) else value
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        if self.bandwidth is None:
+            self.set_bandwidth(self.factor * median_bandwidth(points, generator))
+
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        return (self, 0) if self.bandwidth is None else None
+
+    def set_bandwidth(self, bandwidth: float) -> None:
+        """Put sigma at a value, keeping it learnable."""
+        with torch.no_grad():
+            self.log_bandwidth.fill_(math.log(bandwidth))
+
+    def embed(self, points: Tensor) -> Embedded:
+        # Asked once: at every step of a training, a device would have to be waited for.
+        self._settled = self._settled or self.bandwidth is not None
+        if not self._settled:
+            self.set_bandwidth(self.factor * median_bandwidth(points.detach()))
+        return (points.flatten(1),)
+
+    def centred(self, z: Embedded) -> Embedded:
+        # Distances by a matrix product lose their digits far from the origin. They do not change when all points move,
+        # so no gradient goes through the mean; and with one centre for all tiles, duplicates compare alike in each.
+        return (z[0] - z[0].detach().mean(0),)
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (self.log_bandwidth,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_bandwidth(self)})"
+
+
+class SmoothRadial(Radial):
+    """A function of t = -|x - y|^2 / (2 sigma^2) that is smooth at t = 0: tiles from one matrix product each.
+
+    Such a product gives |x - y|^2 with an absolute error, and only a kernel with a bounded slope dk/dt forgives
+    that where points almost coincide. Subclasses give the value and the slope; the gradients follow from them:
+
+        dk/dx = -(x - y) / sigma^2 dk/dt    and    dk/d log sigma = -2 t dk/dt.
+    """
+
+    least: ClassVar[float] = -math.inf
+    """t is never taken to be less."""
+
+    @abstractmethod
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        """The kernel as a function of t, elementwise; it may be written over t if `overwrite`."""
+
+    @abstractmethod
+    def slope(self, tile: Tensor) -> Tensor:
+        """dk/dt where k is `tile`, elementwise."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.value(self._exponent(a[0], b[0]), overwrite=True)
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        return (self._left(z[0]),), (self._right(z[0]),)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        return self.value((left[0] @ right[0].T).clamp_(self.least, 0), overwrite=True)
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.value((a[0] - b[0]).square().sum(1) * self._rate(), overwrite=True)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        u, v = a[0], b[0]
+        exponent = self._exponent(u, v)
+        tile = self.value(exponent)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            weighted = grad * self.slope(tile)  # (r, c)
+            into_u = into_v = None
+            if needs[0]:
+                rate = 2 * self._rate()
+                row = weighted @ _with_ones(v)  # the last column is the sum of the weights
+                column = weighted.T @ _with_ones(u)
+                into_u = rate * (row[:, -1:] * u - row[:, :-1])
+                into_v = rate * (column[:, -1:] * v - column[:, :-1])
+            into_log_bandwidth = -2 * torch.dot(weighted.reshape(-1), exponent.reshape(-1))
+            return [into_u], [into_v], [into_log_bandwidth]
+
+        return tile, pullback
+
+    def _rate(self) -> Tensor:
+        return -0.5 * torch.exp(-2 * self.log_bandwidth)
+
+    def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
+        """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
+        return (self._left(u) @ self._right(v).T).clamp_(self.least, 0)  # rounding can make a distance negative
+
+    def _left(self, u: Tensor) -> Tensor:
+        return torch.cat([u, u.square().sum(1, keepdim=True), u.new_ones(len(u), 1)], 1) * self._rate()
+
+    def _right(self, v: Tensor) -> Tensor:
+        return torch.cat([-2 * v, v.new_ones(len(v), 1), v.square().sum(1, keepdim=True)], 1)
+
+
+class Gaussian(SmoothRadial):
+    """exp(-|x - y|^2 / (2 sigma^2)) with the bandwidth sigma learned in log space.
+
+    Parameters
+    ----------
+    bandwidth
+        sigma; None takes `factor` times the `median_bandwidth` of the first points it sees.
+    factor
+        That multiple. Kernels of several factors can stand in one sum.
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.Gaussian(bandwidth=1.0)
+    >>> kernel(torch.zeros(1, 2), torch.ones(1, 2)).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    least = -40.0  # below e^-40 a value counts for nothing, but the denormals there slow CPUs down
+
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        return t.exp_() if overwrite else t.exp()
+
+    def slope(self, tile: Tensor) -> Tensor:
+        return tile
+
+
+class InverseMultiquadric(SmoothRadial):
+    """(1 + |x - y|^2 / (2 sigma^2))^(-1/2): heavier tails than the Gaussian's, so distant points still pull.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        sigma, as in `Gaussian`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample._kernels import InverseMultiquadric
+    >>> InverseMultiquadric(bandwidth=1.0)(torch.zeros(1, 2), torch.full((1, 2), 3 ** 0.5)).item()  # (1 + 3)^(-1/2)
+    0.5
+    """
+
+    def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
+        return torch.rsqrt(1 - t)
+
+    def slope(self, tile: Tensor) -> Tensor:
+        return tile**3 / 2
+
+
+class Laplace(Radial):
+    """exp(-|x - y| / sigma) with the Euclidean distance: a sharp peak, which sees differences at every scale.
+
+    Near a coincidence of points its slope does not vanish (at one, the gradient is taken to be zero), so
+    distances are sums of squared differences and not matrix products: much slower where points have many columns.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        sigma, as in `Gaussian`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample._kernels import Laplace
+    >>> Laplace(bandwidth=5.0)(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self._value(torch.cdist(a[0], b[0], compute_mode="donot_use_mm_for_euclid_dist"))
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self._value(torch.linalg.vector_norm(a[0] - b[0], dim=1))
+
+    def _value(self, distances: Tensor) -> Tensor:
+        return (distances * -torch.exp(-self.log_bandwidth)).clamp_(min=Gaussian.least).exp_()
+
+
+class Linear(Kernel):
+    """x . y, for points that are features already."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return a[0] @ b[0].T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (a[0] * b[0]).sum(1)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            return [grad @ b[0] if needs[0] else None], [grad.T @ a[0] if needs[0] else None], []
+
+        return self.tile(a, b), pullback
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return z[0]
+
+    def __repr__(self) -> str:
+        return "Linear()"
+
+
+class Sign(Kernel):
+    """1(x > 0) . 1(y > 0), for points that are scores of a classifier: the kernel of C2ST-S, up to a factor.
+
+    With it sqrt(biased MMD^2) = |2 balanced accuracy - 1| at any sample sizes [Liu2020, section 4]. It has no gradient.
+    """
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return _positive(a) @ _positive(b).T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (_positive(a) * _positive(b)).sum(1)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return _positive(z)
+
+    def __repr__(self) -> str:
+        return "Sign()"
+
+
+class Probability(Kernel):
+    """sigmoid(x) . sigmoid(y), for points that are scores: C2ST-L as the authors' code has it."""
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return torch.sigmoid(a[0]) @ torch.sigmoid(b[0]).T
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return (torch.sigmoid(a[0]) * torch.sigmoid(b[0])).sum(1)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return torch.sigmoid(z[0])
+
+    def __repr__(self) -> str:
+        return "Probability()"
+
+
+class Mapped(Kernel):
+    """k(phi(x), phi(y)): a kernel behind a map of the points."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    @abstractmethod
+    def _map(self, points: Tensor) -> Tensor:
+        """phi: what the kernel sees. Differentiable."""
+
+    @abstractmethod
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fill in whatever phi leaves open."""
+
+    @property
+    def parts(self) -> int:
+        return self.kernel.parts
+
+    def embed(self, points: Tensor) -> Embedded:
+        return self.kernel.embed(self._map(points))
+
+    def centred(self, z: Embedded) -> Embedded:
+        return self.kernel.centred(z)
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.kernel.tile(a, b)
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        return self.kernel.sides(z)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        return self.kernel.cross(left, right)
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        return self.kernel.pairs(a, b)
+
+    def features(self, z: Embedded) -> Tensor | None:
+        return self.kernel.features(z)
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return self.kernel.tile_parameters()
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        return self.kernel.tile_and_pullback(a, b)
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        self._start_map(points, generator)
+        self.kernel.start(_features(self._map, points, generator), generator)
+
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        return self.kernel.open_bandwidth()
+
+
+class OnFeatures(Mapped):
+    """k(phi(x), phi(y)): a kernel behind a network."""
+
+    def __init__(self, featurizer: nn.Module, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.featurizer = featurizer
+
+    def _map(self, points: Tensor) -> Tensor:
+        features: Tensor = self.featurizer(points)
+        return features
+
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        start_featurizer(self.featurizer, points, generator)
+
+    def __repr__(self) -> str:
+        return f"OnFeatures({self.featurizer!r}, {self.kernel!r})"
+
+
+class ARDGaussian(Mapped):
+    """exp(-sum_c (x_c - y_c)^2 / (2 sigma_c^2)): a Gaussian that learns a width for every column.
+
+    What a column counts for is 1 / sigma_c, so the learned `widths` say which columns tell the samples apart. It is a
+    Gaussian of one bandwidth, learned too, behind a map that scales the columns.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        Where all the sigma_c start, as in `Gaussian`.
+    widths
+        One sigma_c for each column, instead of a bandwidth.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample._kernels import ARDGaussian
+    >>> kernel = ARDGaussian(widths=[1.0, 1e6])  # the second column hardly counts
+    >>> kernel(torch.zeros(1, 2), torch.tensor([[2.0, 99.0]])).item()  # exp(-2)
+    0.13533528
+    """
+
+    kernel: Gaussian
+
+    def __init__(
+        self, bandwidth: float | None = None, *, widths: Sequence[float] | None = None, factor: float = 1.0
+    ) -> None:
+        if bandwidth is not None and widths is not None:
+            raise InputError(f"bandwidth={bandwidth} and {len(widths)} widths were given; give one or the other.")
+        if widths is not None and not (len(widths) and all(0 < width < math.inf for width in widths)):
+            raise InputError(f"widths are {list(widths)}; they must be positive numbers, one for each column.")
+        super().__init__(Gaussian(bandwidth if widths is None else 1.0, factor=factor))
+        self.log_widths = nn.Parameter(torch.tensor([math.log(width) for width in widths or ()]))
+
+    @property
+    def widths(self) -> Tensor | None:
+        """(columns,) sigma_c in the units of the points it sees, or None while they are open."""
+        if self.kernel.bandwidth is None or not len(self.log_widths):
+            return None
+        return torch.exp(self.log_widths.detach() + self.kernel.log_bandwidth.detach())
+
+    def _map(self, points: Tensor) -> Tensor:
+        flat = points.flatten(1)
+        self._size(flat.shape[1])
+        return flat * torch.exp(-self.log_widths)
+
+    def _start_map(self, points: Tensor, generator: torch.Generator) -> None:
+        self._size(points.flatten(1).shape[1])
+
+    def _size(self, columns: int) -> None:
+        """One width for each of so many columns, all alike at first."""
+        if not len(self.log_widths):
+            equal = torch.zeros(columns).to(self.kernel.log_bandwidth)
+            self.log_widths = nn.Parameter(equal, requires_grad=self.log_widths.requires_grad)
+        if len(self.log_widths) != columns:
+            raise InputError(
+                f"the ARDGaussian has {len(self.log_widths)} widths but the points have {columns} columns."
+            )
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any) -> None:
+        if len(found := state_dict.get(f"{prefix}log_widths", ())):
+            self._size(len(found))
+        super()._load_from_state_dict(state_dict, prefix, *args, **options)
+
+    def __repr__(self) -> str:
+        widths = self.widths
+        if widths is None:
+            return f"ARDGaussian({_bandwidth(self.kernel)})"
+        if len(widths) > 10:
+            return f"ARDGaussian(widths=<{len(widths)} from {float(widths.min()):.6g} to {float(widths.max()):.6g}>)"
+        return f"ARDGaussian(widths={_numbers(widths)})"
+
+
+class DeepKernel(Kernel):
+    """[(1 - eps) kappa(phi(x), phi(y)) + eps] q(x, y): equation (1) of [Liu2020].
+
+    Characteristic for eps > 0 if q is, whatever the network does. eps is learned through a sigmoid.
+
+    Parameters
+    ----------
+    featurizer
+        phi, any `nn.Module` from points to vectors.
+    kappa, q
+        Kernels on the features and on the points; Gaussians by default, with bandwidths from the data.
+    eps
+        The starting value of eps, in (0, 1).
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.DeepKernel(twosample.MLP(3, width=5), twosample.Gaussian(1.0), twosample.Gaussian(2.0))
+    >>> kernel(torch.zeros(4, 3), torch.zeros(2, 3)).shape
+    torch.Size([4, 2])
+    """
+
+    def __init__(
+        self, featurizer: nn.Module, kappa: Kernel | None = None, q: Kernel | None = None, *, eps: float = 0.1
+    ) -> None:
+        super().__init__()
+        if not 0 < eps < 1:
+            raise InputError(f"eps is {eps}; it must lie strictly between 0 and 1.")
+        self.featurizer = featurizer
+        self.kappa = Gaussian() if kappa is None else kappa
+        self.q = Gaussian() if q is None else q
+        self.logit_eps = nn.Parameter(torch.logit(torch.tensor(eps, dtype=torch.float64)).float())
+
+    @property
+    def eps(self) -> float:
+        """The weight of q alone."""
+        return float(torch.sigmoid(self.logit_eps.detach()))
+
+    @property
+    def parts(self) -> int:
+        return self.kappa.parts + self.q.parts
+
+    def embed(self, points: Tensor) -> Embedded:
+        return self.kappa.embed(self.featurizer(points)) + self.q.embed(points)
+
+    def centred(self, z: Embedded) -> Embedded:
+        return self.kappa.centred(z[: self.kappa.parts]) + self.q.centred(z[self.kappa.parts :])
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
+        return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        (left, right), (q_left, q_right) = self.kappa.sides(z[: self.kappa.parts]), self.q.sides(z[self.kappa.parts :])
+        if self._gaussians:
+            # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q, once
+            # log((1 - eps) / eps) is in s and log eps in t: a term more in their matrix products.
+            (kappa, q), one = (right[0], q_right[0]), torch.ones_like(left[0][:, :1])
+            left, q_left = ((torch.cat([side, one], 1),) for side in (left[0], q_left[0]))
+            right = (torch.cat([kappa, -self.logit_eps * one], 1),)
+            q_right = (torch.cat([q, nn.functional.logsigmoid(self.logit_eps) * one], 1),)
+        return left + q_left, right + q_right
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        if self._gaussians:
+            both, q = left[0] @ right[0].T, (left[1] @ right[1].T).clamp_(Gaussian.least, 0)
+            return both.add_(q).clamp_(2 * Gaussian.least, 0).exp_().add_(q.exp_())
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        mixed = (self.kappa.cross(left[:cut], right[:cut]) * (1 - eps)).add_(eps)
+        return mixed.mul_(self.q.cross(left[cut:], right[cut:]))
+
+    @property
+    def _gaussians(self) -> bool:
+        return type(self.kappa) is Gaussian and type(self.q) is Gaussian
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(a[cut:], b[cut:])
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (*self.kappa.tile_parameters(), *self.q.tile_parameters(), self.logit_eps)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        cut = self.kappa.parts
+        kappa, pull_kappa = self.kappa.tile_and_pullback(a[:cut], b[:cut])
+        q, pull_q = self.q.tile_and_pullback(a[cut:], b[cut:])
+        eps = torch.sigmoid(self.logit_eps)
+        mixed = (kappa * (1 - eps)).add_(eps)
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            through_q = grad * q
+            # d mixed / d logit = eps (1 - eps) (1 - kappa)
+            into_logit = eps * (1 - eps) * torch.dot(through_q.reshape(-1), (1 - kappa).reshape(-1))
+            kappa_a, kappa_b, kappa_parameters = pull_kappa(through_q.mul_(1 - eps), needs[:cut])
+            q_a, q_b, q_parameters = pull_q(grad * mixed, needs[cut:])
+            return kappa_a + q_a, kappa_b + q_b, [*kappa_parameters, *q_parameters, into_logit]
+
+        return mixed * q, pullback
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        both_open = self.kappa.open_bandwidth() and self.q.open_bandwidth()
+        start_featurizer(self.featurizer, points, generator)
+        self.kappa.start(_features(self.featurizer, points, generator), generator)
+        self.q.start(points, generator)
+        if both_open:  # kappa does the work at first, and q only fades far away
+            radial = both_open[0]
+            radial.set_bandwidth(2 * (radial.bandwidth or 1.0))
+
+    def open_bandwidth(self) -> tuple[Radial, int] | None:
+        if (found := self.kappa.open_bandwidth()) is not None:
+            return found
+        if (found := self.q.open_bandwidth()) is not None:
+            return found[0], found[1] + self.kappa.parts
+        return None
+
+    def __repr__(self) -> str:
+        return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
+
+
+class WeightedSum(Kernel):
+    """sum_l w_l k_l(x, y) with weights w_l >= 0, learned in log space: one kernel of many, say of several bandwidths.
+
+    `PowerCriterion.best_weights` finds the weights that maximise J exactly; a kernel of weight 0 costs no time.
+
+    Parameters
+    ----------
+    kernels
+        The k_l. A bandwidth that is open takes its multiple of the median.
+    weights
+        The w_l; None gives all the same, adding up to 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from twosample._kernels import Gaussian, Linear, WeightedSum
+    >>> kernel = WeightedSum([Linear(), Gaussian(1.0)], weights=[0.1, 0.9])
+    >>> kernel(torch.full((1, 2), 1.0), torch.full((1, 2), 1.0)).item()  # 0.1 * 2 + 0.9
+    1.1
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | Tensor | None = None) -> None:
+        super().__init__()
+        if not len(kernels):
+            raise InputError("a WeightedSum of no kernels; give it some, such as [Gaussian(factor=0.5), Gaussian()].")
+        for kernel in kernels:
+            if not isinstance(kernel, Kernel):
+                raise InputError(f"a WeightedSum adds kernels, not a {type(kernel).__name__}; see OnFeatures().")
+        self.kernels: Sequence[Kernel] = nn.ModuleList(kernels)  # type: ignore[assignment]
+        self.log_weights = nn.Parameter(torch.zeros(len(kernels)))
+        self.set_weights([1 / len(kernels)] * len(kernels) if weights is None else weights)
+
+    @property
+    def weights(self) -> Tensor:
+        """(L,) the w_l."""
+        return torch.exp(self.log_weights.detach())
+
+    def set_weights(self, weights: Sequence[float] | Tensor) -> None:
+        """Put the w_l at other values, keeping them learnable; one that is 0 stays there."""
+        found = torch.as_tensor(weights, dtype=torch.float64).detach()
+        if found.shape != self.log_weights.shape:
+            raise InputError(
+                f"the weights have shape {tuple(found.shape)}; give one number for each of the "
+                f"{len(self.kernels)} kernels."
+            )
+        if not (torch.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
+            raise InputError(
+                f"the weights are {_numbers(found)}; they must be finite and at least 0, and one of them larger."
+            )
+        with torch.no_grad():
+            self.log_weights.copy_(torch.log(found))
+
+    @property
+    def parts(self) -> int:
+        return sum(kernel.parts for kernel in self.kernels)
+
+    def split(self, z: Embedded) -> list[Embedded]:
+        """What each kernel sees of embedded points."""
+        ends = list(itertools.accumulate(kernel.parts for kernel in self.kernels))
+        return [z[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def embed(self, points: Tensor) -> Embedded:
+        return tuple(part for kernel in self.kernels for part in kernel.embed(points))
+
+    def centred(self, z: Embedded) -> Embedded:
+        seen = zip(self.kernels, self.split(z), strict=True)
+        return tuple(part for kernel, own in seen for part in kernel.centred(own))
+
+    def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        total = a[0].new_zeros(len(a[0]), len(b[0]))
+        for _, kernel, weight, u, v in self._members(a, b):
+            total.add_(kernel.tile(u, v) * weight)
+        return total
+
+    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        each = [kernel.sides(own) for kernel, own in zip(self.kernels, self.split(z), strict=True)]
+        return tuple(part for left, _ in each for part in left), tuple(part for _, right in each for part in right)
+
+    def cross(self, left: Embedded, right: Embedded) -> Tensor:
+        total = left[0].new_zeros(len(left[0]), len(right[0]))
+        for _, kernel, weight, u, v in self._members(left, right):
+            total.add_(kernel.cross(u, v) * weight)
+        return total
+
+    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        total = a[0].new_zeros(len(a[0]))
+        for _, kernel, weight, u, v in self._members(a, b):
+            total.add_(kernel.pairs(u, v) * weight)
+        return total
+
+    def tile_parameters(self) -> tuple[Tensor, ...]:
+        return (*(p for kernel in self.kernels for p in kernel.tile_parameters()), self.log_weights)
+
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+        total = a[0].new_zeros(len(a[0]), len(b[0]))
+        made: dict[int, tuple[Tensor, Tensor, Pullback]] = {}
+        for number, kernel, weight, u, v in self._members(a, b):
+            tile, pull = kernel.tile_and_pullback(u, v)
+            total.add_(tile * weight)
+            made[number] = weight, tile, pull
+        seen = list(zip(self.kernels, self.split(a), self.split(b), strict=True))
+
+        def pullback(
+            grad: Tensor, needs: Sequence[bool]
+        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+            into_a: list[Tensor | None] = []
+            into_b: list[Tensor | None] = []
+            into_parameters: list[Tensor | None] = []
+            into_weights = []
+            for number, (kernel, u, v) in enumerate(seen):
+                wanted = needs[len(into_a) : len(into_a) + kernel.parts]
+                if number in made:
+                    weight, tile, pull = made[number]
+                    at_a, at_b, at_parameters = pull(grad * weight, wanted)
+                    into_weights.append(weight * torch.dot(grad.reshape(-1), tile.reshape(-1)))  # d w / d log w = w
+                else:
+                    at_a, at_b = (
+                        [torch.zeros_like(part) if need else None for part, need in zip(z, wanted, strict=True)]
+                        for z in (u, v)
+                    )
+                    at_parameters = [None] * len(kernel.tile_parameters())
+                    into_weights.append(grad.new_zeros(()))
+                into_a += at_a
+                into_b += at_b
+                into_parameters += at_parameters
+            return into_a, into_b, [*into_parameters, torch.stack(into_weights)]
+
+        return total, pullback
+
+    def _members(self, a: Embedded, b: Embedded) -> Iterator[tuple[int, Kernel, Tensor, Embedded, Embedded]]:
+        """The kernels that count: number, kernel, weight and what the kernel sees of a and of b."""
+        weights = torch.exp(self.log_weights)
+        counts = (self.log_weights.detach() > -math.inf).tolist()
+        for number, (kernel, u, v) in enumerate(zip(self.kernels, self.split(a), self.split(b), strict=True)):
+            if counts[number]:
+                yield number, kernel, weights[number], u, v
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        for kernel in self.kernels:
+            kernel.start(points, generator)
+
+    def __repr__(self) -> str:
+        weights = self.weights.double()
+        equal = torch.allclose(weights, torch.full_like(weights, 1 / len(weights)), rtol=1e-6)
+        return f"WeightedSum([{', '.join(map(repr, self.kernels))}]" + (
+            ")" if equal else f", weights={_numbers(weights)})"
+        )
+
+
+def median_bandwidth(points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000) -> float:
+    """The median distance between pairs of at most `max_points` points, drawn by the generator or else evenly.
+
+    Where more than half of the distances are zero, the median of the others; where all are, 1.
+    """
+    subset = _subset(points, generator, max_points).flatten(1).cpu().double()
+    distances = torch.pdist(subset)
+    median = float(distances.median()) if len(distances) else 0.0
+    if median == 0:
+        distances = distances[distances > 0]
+        median = float(distances.median()) if len(distances) else 1.0
+    return median
+
+
+def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Generator) -> None:
+    """Let a featurizer that can start from data do so; any other module keeps its weights."""
+    start = getattr(featurizer, "start", None)
+    if callable(start):
+        start(points, generator)
+
+
+def _features(featurizer: Callable[[Tensor], Tensor], points: Tensor, generator: torch.Generator) -> Tensor:
+    with torch.no_grad():
+        return featurizer(_subset(points, generator, 1000))
+
+
+def _subset(points: Tensor, generator: torch.Generator | None, count: int) -> Tensor:
+    if len(points) <= count:
+        return points
+    if generator is None:
+        return points[torch.linspace(0, len(points) - 1, count).long().to(points.device)]
+    return points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
+
+
+def _cut(z: Embedded, start: int, rows: int) -> Embedded:
+    return tuple(part[start : start + rows] for part in z)
+
+
+def _positive(z: Embedded) -> Tensor:
+    return (z[0] > 0).to(z[0].dtype)
+
+
+def _with_ones(points: Tensor) -> Tensor:
+    return torch.cat([points, points.new_ones(len(points), 1)], 1)
+
+
+def _bandwidth(kernel: Radial) -> str:
+    """The arguments of a radial kernel, as code: the factor matters only while the bandwidth is open."""
+    factor = f", factor={_number(kernel.factor)}" if kernel.bandwidth is None and kernel.factor != 1 else ""
+    return f"bandwidth={_number(kernel.bandwidth)}{factor}"
+
+
+def _numbers(values: Tensor) -> str:
+    return f"[{', '.join(map(_number, values.tolist()))}]"
+
+
+def _number(value: float | None) -> str:
+    return "None" if value is None else f"{value:.6g}"

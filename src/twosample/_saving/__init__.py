@@ -1,0 +1,1 @@
+"""Fitted tests in files."""

@@ -1,0 +1,268 @@
+"""Fitted tests in files: safetensors with a JSON header, never pickle.
+
+`forms` says what of a test is in the header and what among the tensors. Here is what makes it a file that can be
+relied on: it is replaced as a whole or not at all, and a reader checks the version and every byte before it believes
+any of it. The checksum finds damage; whoever alters a file on purpose can compute a new one, and then meets the checks
+of `forms`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as as_bytes
+from torch import Tensor
+
+from .._two_sample import FittedTest, choose_device
+from .._version import __version__
+from ..errors import InputError, TwoSampleError
+from .forms import pack, unpack, words
+
+FORMAT = 1
+"""The version of the files that are written; later ones are refused."""
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_MOST_HEADER = 2**24  # bytes; ten thousand columns take about one million
+_UNSIGNED = "0" * 64
+
+
+class Saved(NamedTuple):
+    """What a file holds: the fitted test, and when, by what and of what it was made."""
+
+    fitted: FittedTest
+    provenance: dict[str, Any]
+
+
+def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted test to a file: `FittedTest.save`.
+
+    It is written beside its place, and moved there once all of it is on the disk: whoever reads, whatever fails and
+    whenever the program is killed, there is the file from before or the new one.
+    """
+    file = writable(path)
+    content, own = _content(fitted, notes)
+    with _blaming("the test cannot be saved, since it could not be read again"):
+        _opened(content, own)
+    replace(file, content)
+
+
+def load(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto") -> FittedTest:
+    """Read a fitted test that `FittedTest.save` has written: it gives the results that it gave then, to the bit.
+
+    Nothing in a file is run, and nothing is imported because a file says so.
+
+    Parameters
+    ----------
+    path
+        The file.
+    parts
+        The parts of your own classes, by the names of the classes: `{"MyNet": MyNet(2, 30)}`, or `{"MyNet": MyNet}` if
+        it takes no arguments. A file has the parameters of your networks, not their code. Several parts of one class
+        must be alike.
+    device
+        Where to test: "auto", "cpu", "cuda", ...
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, is something else, was made by a later version, or needs a part that was not given.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, twosample
+    >>> rng = np.random.default_rng(0)
+    >>> fitted = twosample.mmd_o().fit(rng.normal(size=(100, 2)), rng.normal(size=(80, 2)), rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fitted.save(f"{folder}/kernel.safetensors")
+    ...     again = twosample.load(f"{folder}/kernel.safetensors")
+    >>> X, Y = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    >>> again.test(X, Y, rng=0).statistic == fitted.test(X, Y, rng=0).statistic
+    True
+    """
+    return read(path, parts=parts, device=device).fitted
+
+
+def read(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto") -> Saved:
+    """As `load`, with the provenance of the test."""
+    chosen = choose_device(device)
+    content = _bytes(Path(path))
+    with _blaming(f"{path} cannot be used"):
+        saved = _opened(content, parts or {})
+    saved.fitted.representation.to(chosen)
+    return saved
+
+
+# A test to bytes and back.
+
+
+def _content(fitted: FittedTest, notes: Mapping[str, Any] | None) -> tuple[bytes, dict[str, Any]]:
+    """What to write, and the parts of which it has only the names."""
+    packed = pack(fitted)
+    header = {"format": FORMAT, "provenance": _provenance(fitted, notes), "test": packed.tree}
+    try:
+        text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the notes cannot be kept ({error}); give strings, numbers and lists of them.") from error
+    content = as_bytes(packed.tensors, {"twosample": text, "sha256": _UNSIGNED})
+    return _resigned(content, _UNSIGNED, _digest(content)), packed.own
+
+
+def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "saved": datetime.now(UTC).isoformat(timespec="seconds"),
+        "twosample": __version__,
+        "torch": torch.__version__.partition("+")[0],
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "device": next((parameter.device.type for parameter in fitted.representation.parameters()), "cpu"),
+        "train_sizes": None if fitted.train_sizes is None else list(fitted.train_sizes),
+        "notes": {} if notes is None else dict(notes),
+    }
+
+
+def _opened(content: bytes, own: Mapping[str, Any]) -> Saved:
+    header, tensors = _verified(content)
+    if set(header) != {"format", "provenance", "test"} or type(header["provenance"]) is not dict:
+        raise InputError("its header is not that of a fitted test.")
+    return Saved(unpack(header["test"], tensors, own), header["provenance"])
+
+
+def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors, if the version is known and the checksum right."""
+    length = int.from_bytes(content[:8], "little")
+    if length > _MOST_HEADER:
+        raise InputError(f"its header takes {length:,} bytes, and at most {_MOST_HEADER:,} are read.")
+    metadata = _object(content[8 : 8 + length]).get("__metadata__")
+    if type(metadata) is not dict or type(metadata.get("twosample")) is not str:
+        raise InputError("it is a safetensors file, but does not hold a fitted test.")
+    header = _object(metadata["twosample"])
+    version = header.get("format")
+    if type(version) is not int or version < 1:
+        raise InputError("it does not say which version of the format it has.")
+    if version > FORMAT:
+        raise InputError(
+            f"it was made by a later version of twosample: its format is {version}, and twosample {__version__} reads "
+            f"up to {FORMAT}. Upgrade twosample."
+        )
+    signature = metadata.get("sha256")
+    if type(signature) is not str or _digest(_resigned(content, signature, _UNSIGNED)) != signature:
+        raise InputError("its checksum is not that of its content: it was altered, or cut short.")
+    return header, tensors_of(content)
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    """A JSON object; NaN and Infinity are not JSON."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    found = json.loads(text, parse_constant=refuse)
+    if type(found) is not dict:
+        raise ValueError("the header is no object")
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _resigned(content: bytes, old: str, new: str) -> bytes:
+    """The content with another checksum in it. Within JSON strings quotes are escaped, so no other place looks so."""
+    return content.replace(f'"sha256":"{old}"'.encode(), f'"sha256":"{new}"'.encode(), 1)
+
+
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    """Whatever goes wrong, in one sentence: here any failure is that of the content."""
+    try:
+        yield
+    except TwoSampleError as error:
+        raise InputError(f"{what}: {error}") from error
+    except Exception as error:
+        raise InputError(f"{what}: it is damaged ({words(error)}).") from error
+
+
+# Bytes to a disk and back.
+
+
+def writable(path: PathLike) -> Path:
+    """The file that a path leads to, if there can be one: better asked before training than after it."""
+    try:
+        file = Path(os.path.realpath(path))  # a link stays one
+        there = file.exists()
+        if file.is_dir():
+            problem = "is a folder; give the name of a file in it"
+        elif there and not file.is_file():
+            problem = "is no ordinary file; give the name of one"
+        elif not file.parent.is_dir():
+            problem = f"cannot be written, because there is no folder {file.parent}; make it first"
+        elif not os.access(file.parent, os.W_OK) or (there and not os.access(file, os.W_OK)):
+            problem = "may not be written by this user; choose another place"
+        else:
+            return file
+    except (OSError, ValueError) as error:  # a name that is too long, a NUL in it
+        problem = f"cannot be written ({words(error)}); choose another name"
+    raise InputError(f"{path} {problem}.")
+
+
+def replace(file: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there once all of it is on the disk."""
+    beside = file.with_name(f".twosample-{secrets.token_hex(8)}.part")
+    try:
+        with beside.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if file.exists():
+            shutil.copymode(file, beside)
+        os.replace(beside, file)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written ({words(error)}); what was there before still is.") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+    with suppress(OSError):  # some systems do not open folders
+        _synchronise(file.parent)
+
+
+def _synchronise(folder: Path) -> None:
+    """Put names on the disk too, against a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _bytes(file: Path) -> bytes:
+    """The content of a file, which is read to its end only if it begins as it should."""
+    try:
+        if not file.exists():
+            problem = f"does not exist; check the path (seen from {Path.cwd()})"
+        elif not file.is_file():  # a pipe might never end
+            problem = "is a folder; give a file" if file.is_dir() else "is no ordinary file; give one"
+        else:
+            with file.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                start = stream.read(9)
+                length = int.from_bytes(start[:8], "little")
+                if start[8:] == b"{" and length + 8 <= size:
+                    return start + stream.read()
+            problem = "is not a safetensors file, or has been cut short; give one that `save` has written"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({words(error)})"
+    raise InputError(f"{file} {problem}.")

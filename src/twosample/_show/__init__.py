@@ -1,0 +1,1 @@
+"""What there is to see: charts, and the pages that hold them."""

@@ -1,0 +1,111 @@
+"""What the pages of the report share: one HTML file each that needs nothing else, with scripts or without."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .._result import format_pvalue
+from .._saving.saving import replace, writable
+from ..errors import IncompatibleParts, InputError, MissingDependency
+from .svg import Drawn
+
+LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""The levels alpha to choose from on a page, beside the one it is written for."""
+
+Part = TypeVar("Part")
+
+
+def levels_with(alpha: float) -> tuple[float, ...]:
+    """The levels to choose from on a page that is written for `alpha`."""
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
+    return tuple(sorted({*LEVELS, alpha}))
+
+
+def fill(template: str, data: Mapping[str, object], **values: object) -> str:
+    """A page from a template; `data` is what its script reads."""
+    script = _file("report.js")
+    page: str = (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Drawn(_file("report.css")),
+            script=Drawn(script),
+            # Only this script runs, whatever the data hold, and nothing is fetched.
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            data=_json(data),
+            **values,
+        )
+    )
+    return page
+
+
+def ready(path: str | Path) -> Path:
+    """The file that a page will be written to, if it can be: better asked before a test than after it."""
+    _environment()
+    return writable(path)
+
+
+def write(page: str, path: str | Path) -> Path:
+    """Write a page to a file, all of it or nothing, and return its path."""
+    replace(writable(path), page.encode())
+    return Path(path)
+
+
+def or_why(make: Callable[[], Part]) -> tuple[Part | None, str]:
+    """A part of the page and "", or None and a sentence that says why there is none."""
+    try:
+        return make(), ""
+    except (InputError, IncompatibleParts) as error:
+        return None, sentence(error)
+
+
+def sentence(error: Exception) -> str:
+    """What an error says, with a capital."""
+    text = str(error)
+    return text[:1].upper() + text[1:]
+
+
+def as_text(value: float | bool | str) -> str:
+    """A value of the data in few characters."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def missing(package: str) -> MissingDependency:
+    """The error for a package that is not installed."""
+    return MissingDependency(f"the report takes {package}; pip install 'twosample[report]'.")
+
+
+def _environment() -> Any:
+    try:
+        import jinja2
+        import matplotlib  # noqa: F401  # for contours; better now than halfway
+    except ImportError as error:
+        raise missing(error.name or "jinja2") from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"p": format_pvalue, "shown": as_text, "percent": lambda share: f"{100 * share:.1f} %"}
+    return environment
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _json(value: object) -> Drawn:
+    """JSON that can stand in a script element: no `<` in it ends that early, or opens a comment."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return Drawn(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -1,0 +1,1 @@
+"""Statistics: one number for one labelling of the pooled points."""

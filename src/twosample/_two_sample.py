@@ -1,0 +1,342 @@
+"""`TwoSampleTest`: the four slots and a split, put together. Who reads this file knows the library.
+
+representation   what the samples are seen through: a kernel, or a map from points to features
+learning         the objective that trains it and the split that gives it data of its own; None without training
+statistic        one number for one labelling of the pooled points
+calibration      what that number looks like when P = Q, hence the p-value
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._calibration import Calibration, Permutation
+from ._cluster import DaskWorkers
+from ._data.columns import Columns
+from ._data.samples import EmbeddedSamples, Samples, Scaling, Schema, as_samples, split
+from ._data.streams import (
+    Stream,
+    Survey,
+    all_rows,
+    embed_streams,
+    fitting_rows,
+    open_streams,
+    starting_rows,
+    survey,
+    training_rows,
+)
+from ._featurizers import Classifier, SklearnClassifier
+from ._kernels import DeepKernel, Kernel, OnFeatures, Sign
+from ._learning import Learning, fit
+from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from ._random import RNGLike, Streams
+from ._resources import DEFAULT_MEMORY, Workers
+from ._result import TrainingLog, TwoSampleResult
+from ._statistics.mmd import MMD, Statistic, embedding
+from .errors import IncompatibleParts, InputError
+
+
+@dataclass(frozen=True)
+class TwoSampleTest:
+    """A test of whether two samples come from the same distribution: a frozen record of its parts.
+
+    Parameters
+    ----------
+    representation
+        A kernel, or for `HotellingT2` a map from points to features. It is copied before anything in it is started or
+        trained.
+    learning
+        How the representation is trained, and on which fraction of the data; None where it needs no training.
+    statistic, calibration
+        What is computed on the held-out points and how it becomes a p-value.
+    name
+        What results call it.
+    memory
+        Bytes that the computation may take beside the data and what is linear in them. Of a `Stream`, embedded points
+        that take more are kept in a temporary file.
+    """
+
+    representation: nn.Module
+    learning: Learning | None = None
+    statistic: Statistic = MMD()
+    calibration: Calibration = Permutation()
+    name: str = "custom"
+    memory: int = DEFAULT_MEMORY
+
+    def __post_init__(self) -> None:
+        if self.memory < 2**20:
+            raise InputError(f"memory is {self.memory} bytes; give at least 1 MiB (2**20).")
+        self.statistic.check(self.representation)
+        self.calibration.check(self.statistic, self.representation)
+        check_learning(self.representation, self.learning)
+
+    def run(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        rng: RNGLike | None = None,
+        device: str = "auto",
+        progress: bool | None = None,
+        client: Any = None,
+        columns: Columns | None = None,
+    ) -> TwoSampleResult:
+        """Split the data, fit on one part, test on the other.
+
+        `progress` shows a bar while training: True, False, or None for only on a terminal. `client` is one of a Dask
+        cluster, and `columns` says what of a table to test, as in `two_sample_test`.
+        """
+        workers = None if client is None else DaskWorkers(client)
+        streams = Streams(rng)
+        with open_streams(X, Y, self.memory) as pair:
+            if pair is not None:
+                return self._run_streamed(pair, streams, device, progress, workers, columns)
+        samples = as_samples(X, Y, columns=columns)
+        train, held_out = samples, samples
+        if self.learning is not None:
+            train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
+        # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays exact.
+        fitted = self._fit(train, Scaling.of(samples), streams, device, progress)
+        return fitted._test(held_out, streams, progress, workers)
+
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        rng: RNGLike | None = None,
+        device: str = "auto",
+        progress: bool | None = None,
+        columns: Columns | None = None,
+    ) -> FittedTest:
+        """Fit on all of X and Y, of a `Stream` on at most 100,000 rows; test the outcome on *other* points.
+
+        What `columns` says holds for these too.
+        """
+        with open_streams(X, Y, self.memory) as pair:
+            if pair is not None:
+                streams = Streams(rng)
+                found = survey(*pair, fitting_rows(streams.torch("split"), self.memory), columns=columns)
+                return self._fit(found.picked, found.scaling, streams, device, progress)
+        train = as_samples(X, Y, columns=columns)
+        return self._fit(train, Scaling.of(train), Streams(rng), device, progress)
+
+    def _run_streamed(
+        self,
+        pair: tuple[Stream, Stream],
+        streams: Streams,
+        device: str,
+        progress: bool | None,
+        workers: Workers | None,
+        columns: Columns | None,
+    ) -> TwoSampleResult:
+        """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
+        if self.learning is None:
+            pick = starting_rows(streams.torch("subsample"), self.memory)
+        else:
+            pick = training_rows(self.learning.train_fraction, streams.torch("split"), self.memory)
+        found = survey(*pair, pick, columns=columns)
+        fitted = self._fit(found.picked, found.scaling, streams, device, progress)
+        return fitted._test_streamed(pair, found, streams, progress, workers)
+
+    def _fit(
+        self, train: Samples, scaling: Scaling, streams: Streams, device: str, progress: bool | None
+    ) -> FittedTest:
+        scaled = scaling.apply(train, device=choose_device(device))
+        seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
+        if self.learning is not None:
+            seen, log = fit(seen, scaled, self.learning, streams, memory=self.memory, progress=progress)
+        elif callable(start := getattr(seen, "start", None)):
+            start(scaled.pooled(), streams.torch("start"))
+        seen.eval().requires_grad_(False)
+        return FittedTest(seen, self, train.schema, scaling, None if log is None else train.sizes, log, train.dropped)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTest:
+    """A test whose representation is fixed; `test` it on as many new pairs of samples as you like.
+
+    Attributes
+    ----------
+    representation
+        The trained kernel or feature map.
+    spec
+        The `TwoSampleTest` it was fitted from.
+    schema, scaling
+        How new data become tensors: learned from the training points without their labels.
+    train_sizes, training
+        How many points it was trained on, and how that went; None without training.
+    dropped
+        How many rows were left out then because something in them was missing.
+    """
+
+    representation: nn.Module
+    spec: TwoSampleTest
+    schema: Schema = field(repr=False)
+    scaling: Scaling = field(repr=False)
+    train_sizes: tuple[int, int] | None
+    training: TrainingLog | None = field(repr=False)
+    dropped: tuple[int, int] = (0, 0)
+
+    def test(
+        self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None, client: Any = None
+    ) -> TwoSampleResult:
+        """Test two new samples. They must not share points with those the test was fitted on."""
+        workers = None if client is None else DaskWorkers(client)
+        with open_streams(X, Y, self.spec.memory) as pair:
+            if pair is not None:
+                found = survey(*pair, all_rows, schema=self.schema)
+                return self._test_streamed(pair, found, Streams(rng), progress, workers)
+        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress, workers)
+
+    def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
+        """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
+
+        A file of that name is replaced at once and as a whole, so that no failure and no kill leaves half of one. A
+        test that holds a model of scikit-learn cannot be saved. `notes` are kept with it, such as {"seed": 0}.
+        """
+        from ._saving.saving import save
+
+        save(self, path, notes=notes)
+
+    def _test(
+        self, samples: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
+    ) -> TwoSampleResult:
+        _check_sizes(*samples.sizes)
+        return self._test_scaled(self.scaling.apply(samples, device=self._device()), streams, progress, workers)
+
+    def _test_streamed(
+        self,
+        pair: tuple[Stream, Stream],
+        found: Survey,
+        streams: Streams,
+        progress: bool | None,
+        workers: Workers | None,
+    ) -> TwoSampleResult:
+        _check_sizes(*found.tested)
+        seen, device = self.representation, self._device()
+        if workers is not None and device.type != "cpu":  # as in `_test_scaled`
+            seen, device = copy.deepcopy(seen).cpu(), torch.device("cpu")
+        points = embed_streams(
+            *pair,
+            found,
+            self.scaling,
+            embedding(seen),
+            streams.torch("embedding"),
+            device=device,
+            memory=self.spec.memory,
+            progress=progress,
+            workers=workers,
+        )
+        return self._test_scaled(points, streams, progress, workers)
+
+    def _device(self) -> torch.device:
+        return next((p.device for p in self.representation.parameters()), torch.device("cpu"))
+
+    def _test_scaled(
+        self,
+        scaled: Samples | EmbeddedSamples,
+        streams: Streams,
+        progress: bool | None,
+        workers: Workers | None = None,
+    ) -> TwoSampleResult:
+        seen = self.representation
+        if workers is not None and self._device().type != "cpu":  # other machines need not have this one's device
+            seen, scaled = copy.deepcopy(seen).cpu(), scaled.to(device="cpu")
+        outcome = self.spec.calibration(
+            self.spec.statistic,
+            seen,
+            scaled,
+            streams.torch("calibration"),
+            memory=self.spec.memory,
+            progress=progress,
+            workers=workers,
+        )
+        return TwoSampleResult(
+            statistic=float(outcome.values[0]),
+            pvalue=outcome.pvalue,
+            null_distribution=outcome.values[1:].numpy(),
+            method=self.spec.name,
+            calibration=outcome.description,
+            sizes=scaled.sizes,
+            train_sizes=self.train_sizes,
+            effect=self.spec.statistic.effect(outcome.prepared, float(outcome.values[0]), outcome.threshold),
+            training=self.training,
+            fitted=self,
+            samples=scaled if isinstance(scaled, Samples) else None,  # the rows of a stream are not kept
+            calibrated=outcome,
+            dropped=scaled.dropped,
+        )
+
+
+def _check_sizes(n: int, m: int) -> None:
+    if min(n, m) < 2:
+        name, size = ("X", n) if n < 2 else ("Y", m)
+        raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
+
+
+def check_learning(representation: nn.Module, learning: Learning | None) -> None:
+    """Raise `IncompatibleParts` if the representation cannot be trained so, and say what can be done."""
+    parts = list(representation.modules())
+    by_label = next((part for part in parts if isinstance(part, SklearnClassifier)), None)
+    if learning is None:
+        if by_label is not None:
+            raise IncompatibleParts(
+                f"{by_label!r} learns from labels. Give learning=Learning(CrossEntropy(), steps=0)."
+            )
+        return
+    learnable = any(p.requires_grad for p in representation.parameters()) or any(
+        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel)) for part in parts
+    )
+    if not learnable:
+        raise IncompatibleParts(f"{representation!r} has nothing to learn. Leave out `learning`.")
+    objective = learning.objective
+    of_kernels = isinstance(objective, PowerCriterion | MeanDiscrepancy | CrossEntropy)
+    if of_kernels and not isinstance(representation, Kernel):
+        raise IncompatibleParts(f"{objective!r} trains a kernel, not a feature map. Use Noncentrality().")
+    if isinstance(objective, Noncentrality) and isinstance(representation, Kernel):
+        raise IncompatibleParts(f"{objective!r} trains a feature map, not a kernel. Use PowerCriterion().")
+    if isinstance(objective, CrossEntropy) and not isinstance(representation, OnFeatures):
+        raise IncompatibleParts(
+            f"{objective!r} trains one score, which {representation!r} does not have. Use "
+            "OnFeatures(Classifier(network), Linear()), or for its network alone "
+            "Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))."
+        )
+    if any(isinstance(part, Sign) for part in parts) and not isinstance(objective, CrossEntropy):
+        raise IncompatibleParts(f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy().")
+    if by_label is not None and not (isinstance(objective, CrossEntropy) and learning.steps == 0):
+        raise IncompatibleParts(f"{by_label!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0).")
+    if learning.pretraining is not None:
+        if not isinstance(representation, OnFeatures | DeepKernel):
+            raise IncompatibleParts(
+                f"pretraining trains the network of a kernel, and {representation!r} has none. Use DeepKernel(network)."
+            )
+        if not isinstance(learning.pretraining.objective, CrossEntropy):
+            raise IncompatibleParts(
+                f"pretraining is that of a classifier, not by {learning.pretraining.objective!r}. Use CrossEntropy()."
+            )
+        if isinstance(representation.featurizer, Classifier):
+            raise IncompatibleParts(
+                "pretraining puts a head of its own on the network, but it is a Classifier already. Give its network."
+            )
+
+
+def choose_device(device: str) -> torch.device:
+    """`device`, or for "auto" the accelerator that torch finds, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen).tolist()  # one that holds no values, "meta", fails here
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); use 'cpu' or 'auto'."
+        ) from None
+    return chosen
