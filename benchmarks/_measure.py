@@ -25,7 +25,9 @@ def forget_peak():
 
 
 def measure(work, repeats):
-    """CPU seconds of one call, and peak memory above what there was before; a first call warms up and is not timed."""
+    """CPU seconds of one call, and peak memory above what there was before; a first call warms up
+    and is not timed.
+    """
     forget_peak()
     before = peak_bytes()
     work()
@@ -40,7 +42,10 @@ def in_fresh_process(script, *arguments):
     """Run `script arguments...` with one thread and read the JSON line it prints last."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, script, *map(str, arguments)], env=environment, capture_output=True, text=True
+        [sys.executable, script, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -48,11 +53,19 @@ def in_fresh_process(script, *arguments):
 
 
 def stamp(*packages):
-    """What a result depends on beside the code: versions, processor, and how busy the machine was."""
+    """What a result depends on beside the code: versions, processor, and how busy the machine
+    was.
+    """
     with open("/proc/cpuinfo") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+        model = next(
+            (line.split(":")[1].strip() for line in file if line.startswith("model name")),
+            platform.machine(),
+        )
     # Without the local part of a version, which names a build and not a release.
-    versions = {name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy", *packages)}
+    versions = {
+        name: metadata.version(name).partition("+")[0]
+        for name in ("twosample", "torch", "numpy", *packages)
+    }
     return {
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
@@ -75,12 +88,16 @@ def read(store):
 
 
 def exponent(sizes, values):
-    """The slope of log(value) against log(size), by least squares; NaN from fewer than two sizes."""
+    """The slope of log(value) against log(size), by least squares; NaN from fewer than two
+    sizes.
+    """
     if len(set(sizes)) < 2:
         return math.nan
     x, y = [math.log(size) for size in sizes], [math.log(max(value, 1e-12)) for value in values]
     x0, y0 = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True)) / sum((a - x0) ** 2 for a in x)
+    return sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True)) / sum(
+        (a - x0) ** 2 for a in x
+    )
 
 
 def write_between(page, name, text):

@@ -1,12 +1,14 @@
-"""A learned deep kernel with 999 permutations on a Dask cluster of processes on loopback, one killed on the way.
+"""A learned deep kernel with 999 permutations on a Dask cluster of processes on loopback, one
+killed on the way.
 
     python benchmarks/cluster.py [--n 100000] [--workers 3] [--no-kill]
 
-A kernel is trained for a few steps here; then the same points are tested with the same seed by this process alone and
-by the cluster, one thread each. One worker gets SIGKILL when a third of the pieces are back. The two results are
-compared bit for bit. Workers share the cores of one machine, so this shows that the work moves, what moving costs (CPU
-seconds of the cluster against those of one machine) and what memory it takes, not how much sooner it ends.
-One line in results/cluster.jsonl for each run.
+A kernel is trained for a few steps here; then the same points are tested with the same seed by this
+process alone and by the cluster, one thread each. One worker gets SIGKILL when a third of the
+pieces are back. The two results are compared bit for bit. Workers share the cores of one machine,
+so this shows that the work moves, what moving costs (CPU seconds of the cluster against those of
+one machine) and what memory it takes, not how much sooner it ends. One line in
+results/cluster.jsonl for each run.
 """
 
 from __future__ import annotations
@@ -45,13 +47,26 @@ def start(program, *words, **options):
 def start_scheduler():
     options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     scheduler = start("dask_scheduler", *options, stderr=subprocess.PIPE)
-    address = next(line.split()[-1].decode() for line in scheduler.stderr if b"Scheduler at:" in line)
-    threading.Thread(target=scheduler.stderr.read, daemon=True).start()  # or a full pipe would stop it
+    address = next(
+        line.split()[-1].decode() for line in scheduler.stderr if b"Scheduler at:" in line
+    )
+    threading.Thread(
+        target=scheduler.stderr.read, daemon=True
+    ).start()  # or a full pipe would stop it
     return scheduler, address
 
 
 def start_worker(address):
-    options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--host", "127.0.0.1"]
+    options = [
+        "--no-nanny",
+        "--nthreads",
+        "1",
+        "--no-dashboard",
+        "--memory-limit",
+        "0",
+        "--host",
+        "127.0.0.1",
+    ]
     return start("dask_worker", address, *options)
 
 
@@ -60,7 +75,10 @@ def spent(pid):
     ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     peak = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
-    return {"cpu_seconds": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), "peak_mebibytes": round(peak)}
+    return {
+        "cpu_seconds": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
+        "peak_mebibytes": round(peak),
+    }
 
 
 def timed(work):
@@ -73,7 +91,9 @@ def timed(work):
 
 
 def killing(worker, seen):
-    """`DaskWorkers` that end `worker` for good when a third of the pieces of the comparison are back."""
+    """`DaskWorkers` that end `worker` for good when a third of the pieces of the comparison are
+    back.
+    """
 
     class Killing(DaskWorkers):
         def map(self, function, arguments):
@@ -93,7 +113,10 @@ def killing(worker, seen):
 def run(n, count, kill):
     torch.set_num_threads(1)
     rng = np.random.default_rng(n)
-    train, held_out = datasets.hdgm(2000, dimension=DIMENSION, rng=rng), datasets.hdgm(n, dimension=DIMENSION, rng=rng)
+    train, held_out = (
+        datasets.hdgm(2000, dimension=DIMENSION, rng=rng),
+        datasets.hdgm(n, dimension=DIMENSION, rng=rng),
+    )
     generator = torch.Generator().manual_seed(0)
     kernel = twosample.DeepKernel(twosample.MLP(DIMENSION, width=30, generator=generator))
     learning = twosample.Learning(twosample.PowerCriterion(), steps=STEPS)
@@ -112,14 +135,18 @@ def run(n, count, kill):
             client.run_on_scheduler(__import__, "twosample")
             before = {process.pid: spent(process.pid)["cpu_seconds"] for process in processes}
             two_sample.DaskWorkers = killing(processes[1] if kill else None, seen)
-            together, there = timed(lambda: fitted.test(*held_out, rng=1, progress=False, client=client))
+            together, there = timed(
+                lambda: fitted.test(*held_out, rng=1, progress=False, client=client)
+            )
             alive = {p.pid: spent(p.pid) for p in processes if p.poll() is None}
     finally:
         for process in processes:
             process.kill()
             process.wait()
     if kill:
-        seen["killed"]["cpu_seconds"] = round(seen["killed"]["cpu_seconds"] - before[processes[1].pid], 2)
+        seen["killed"]["cpu_seconds"] = round(
+            seen["killed"]["cpu_seconds"] - before[processes[1].pid], 2
+        )
     for pid, found in alive.items():
         found["cpu_seconds"] = round(found["cpu_seconds"] - before[pid], 2)
     null_here, null_there = alone.null_distribution, together.null_distribution
@@ -131,7 +158,8 @@ def run(n, count, kill):
         "killed": seen.get("killed"),
         "pvalue": [alone.pvalue, together.pvalue],
         "statistic": [alone.statistic, together.statistic],
-        "same_bits": alone.statistic == together.statistic and bool(np.array_equal(null_here, null_there)),
+        "same_bits": alone.statistic == together.statistic
+        and bool(np.array_equal(null_here, null_there)),
         "largest_difference": float(np.abs(null_here - null_there).max()),
         "one_machine": here,
         "client": there,

@@ -2,9 +2,10 @@
 
     python benchmarks/level.py [RUNS] [CASE ...]       500 runs of every case by default
 
-Each run draws two samples of one distribution, trains where the method trains (briefly: the level does not depend on
-it), and tests with 99 permutations. The limits allow a false alarm once in a million; where p-values can
-tie (discrete data), only the upper one is a law. Limiting laws are not exact at any size: their level is reported.
+Each run draws two samples of one distribution, trains where the method trains (briefly: the level
+does not depend on it), and tests with 99 permutations. The limits allow a false alarm once in a
+million; where p-values can tie (discrete data), only the upper one is a law. Limiting laws are not
+exact at any size: their level is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Case:
-    """A test, what it is given under the null, whether its p-values can tie, and whether it is exact."""
+    """A test, what it is given under the null, whether its p-values can tie, and whether it is
+    exact.
+    """
 
     test: TwoSampleTest
     data: str
@@ -57,7 +60,9 @@ def draw(data, sizes, rng):
     elif data == "heavy":
         points = rng.standard_t(1, size=(pooled, 3))
     else:  # small images with a pattern of their own each
-        points = (rng.normal(size=(pooled, 1, 1)) * 40 + rng.normal(size=(pooled, 8, 8)) * 40 + 128).clip(0, 255)
+        points = (
+            rng.normal(size=(pooled, 1, 1)) * 40 + rng.normal(size=(pooled, 8, 8)) * 40 + 128
+        ).clip(0, 255)
         points = points.astype(np.uint8)
     return points[: sizes[0]], points[sizes[0] :]
 
@@ -69,7 +74,11 @@ def quick(test_of, **options):
 
 
 def fixed(calibration=None, estimator="unbiased", **options):
-    return TwoSampleTest(Gaussian(0.5), statistic=MMD(estimator, **options), calibration=calibration or Permutation(99))
+    return TwoSampleTest(
+        Gaussian(0.5),
+        statistic=MMD(estimator, **options),
+        calibration=calibration or Permutation(99),
+    )
 
 
 def features(test_of, count=5):
@@ -103,7 +112,9 @@ CASES = {
     "mmd-o discrete 40+30": Case(quick(twosample.mmd_o), "discrete", (40, 30), ties=True),
     "mmd-median gaussian 20+20": Case(twosample.mmd_median(permutations=99), "gaussian", (20, 20)),
     "mmd-median gaussian 50+12": Case(twosample.mmd_median(permutations=99), "gaussian", (50, 12)),
-    "mmd-median discrete 20+15": Case(twosample.mmd_median(permutations=99), "discrete", (20, 15), ties=True),
+    "mmd-median discrete 20+15": Case(
+        twosample.mmd_median(permutations=99), "discrete", (20, 15), ties=True
+    ),
     "c2st-s gaussian 40+40": Case(quick(twosample.c2st_s), "gaussian", (40, 40), ties=True),
     "c2st-s gaussian 60+24": Case(quick(twosample.c2st_s), "gaussian", (60, 24), ties=True),
     "c2st-l gaussian 40+40": Case(quick(twosample.c2st_l), "gaussian", (40, 40)),
@@ -111,11 +122,17 @@ CASES = {
     "c2st-l discrete 40+30": Case(quick(twosample.c2st_l), "discrete", (40, 30), ties=True),
     "bins of 5, 200+40": Case(fixed(Permutation(99, bins=8)), "gaussian", (200, 40)),
     "bins of 5, leftovers, 203+44": Case(fixed(Permutation(99, bins=8)), "gaussian", (203, 44)),
-    "bins of 5, at most 12 move, 200+40": Case(fixed(Permutation(99, bins=8, max_bins=12)), "gaussian", (200, 40)),
-    "bins of 8, discrete, 70+45": Case(fixed(Permutation(99, bins=5)), "discrete", (70, 45), ties=True),
+    "bins of 5, at most 12 move, 200+40": Case(
+        fixed(Permutation(99, bins=8, max_bins=12)), "gaussian", (200, 40)
+    ),
+    "bins of 8, discrete, 70+45": Case(
+        fixed(Permutation(99, bins=5)), "discrete", (70, 45), ties=True
+    ),
     "biased 20+30": Case(fixed(estimator="biased"), "gaussian", (20, 30)),
     "paired 25+25": Case(fixed(estimator="paired"), "gaussian", (25, 25)),
-    "paired, bins of 3, 35+35": Case(fixed(Permutation(99, bins=10), estimator="paired"), "gaussian", (35, 35)),
+    "paired, bins of 3, 35+35": Case(
+        fixed(Permutation(99, bins=10), estimator="paired"), "gaussian", (35, 35)
+    ),
     "mmd-d gaussian 200+200": Case(quick(twosample.mmd_d), "gaussian", (200, 200)),
     "mmd-o gaussian 200+120": Case(quick(twosample.mmd_o), "gaussian", (200, 120)),
     "mmd-mkl gaussian 40+40": Case(twosample.mmd_mkl(permutations=99), "gaussian", (40, 40)),
@@ -136,11 +153,15 @@ CASES = {
     "me gaussian 200+200, 100 to test": Case(features(twosample.me), "gaussian", (200, 200)),
     "me gaussian 90+50": Case(features(twosample.me, 3), "gaussian", (90, 50)),
     "me discrete 60+40": Case(given_locations(), "discrete", (60, 40), ties=True),
-    "me, chi-squared 200+200, 100 to test": Case(law(twosample.me), "gaussian", (200, 200), exact=False),
+    "me, chi-squared 200+200, 100 to test": Case(
+        law(twosample.me), "gaussian", (200, 200), exact=False
+    ),
     "scf gaussian 60+60": Case(features(twosample.scf, 2), "gaussian", (60, 60)),
     "scf gaussian 200+200, 100 to test": Case(features(twosample.scf), "gaussian", (200, 200)),
     "scf gaussian 90+50": Case(features(twosample.scf, 2), "gaussian", (90, 50)),
-    "scf, chi-squared 200+200, 100 to test": Case(law(twosample.scf), "gaussian", (200, 200), exact=False),
+    "scf, chi-squared 200+200, 100 to test": Case(
+        law(twosample.scf), "gaussian", (200, 200), exact=False
+    ),
     "T-squared of pairs by swaps 40+40": Case(
         given_locations(HotellingT2(paired=True), PairSwap(99)), "gaussian", (40, 40)
     ),
@@ -153,22 +174,35 @@ CASES = {
     "c2st-s, binomial law 80+40": Case(
         twosample.c2st_s(steps=4, asymptotic=True), "gaussian", (80, 40), ties=True, exact=False
     ),
-    "c2st-s, greater 60+24": Case(quick(twosample.c2st_s, alternative="greater"), "gaussian", (60, 24), ties=True),
-    "c2st-l, greater 60+24": Case(quick(twosample.c2st_l, alternative="greater"), "gaussian", (60, 24)),
-    "c2st-l, probability 40+30": Case(quick(twosample.c2st_l, probability=True), "gaussian", (40, 30)),
+    "c2st-s, greater 60+24": Case(
+        quick(twosample.c2st_s, alternative="greater"), "gaussian", (60, 24), ties=True
+    ),
+    "c2st-l, greater 60+24": Case(
+        quick(twosample.c2st_l, alternative="greater"), "gaussian", (60, 24)
+    ),
+    "c2st-l, probability 40+30": Case(
+        quick(twosample.c2st_l, probability=True), "gaussian", (40, 30)
+    ),
     "c2st-l, scikit-learn 60+24": Case(
         twosample.c2st_l(classifier=LogisticRegression(), permutations=99), "gaussian", (60, 24)
     ),
     "c2st-s, scikit-learn 60+24": Case(
-        twosample.c2st_s(classifier=LogisticRegression(), permutations=99), "gaussian", (60, 24), ties=True
+        twosample.c2st_s(classifier=LogisticRegression(), permutations=99),
+        "gaussian",
+        (60, 24),
+        ties=True,
     ),
     "swaps, paired 25+25": Case(fixed(PairSwap(99), "paired"), "gaussian", (25, 25)),
     "swaps, biased 30+20": Case(fixed(PairSwap(99), "biased"), "gaussian", (30, 20)),
-    "swaps, bins of 3, discrete 35+35": Case(fixed(PairSwap(99, bins=10), "paired"), "discrete", (35, 35), ties=True),
+    "swaps, bins of 3, discrete 35+35": Case(
+        fixed(PairSwap(99, bins=10), "paired"), "discrete", (35, 35), ties=True
+    ),
     "spectral 40+40": Case(fixed(Spectral(499)), "gaussian", (40, 40), exact=False),
     "spectral 200+120": Case(fixed(Spectral(499)), "gaussian", (200, 120), exact=False),
     **{
-        f"{column} gaussian 40+40": Case(quick(twosample.ablation, column=column), "gaussian", (40, 40))
+        f"{column} gaussian 40+40": Case(
+            quick(twosample.ablation, column=column), "gaussian", (40, 40)
+        )
         for column in ABLATIONS
         if column not in ("S+C", "L+C", "D+J")  # c2st-s, c2st-l and mmd-d
     },
@@ -180,7 +214,9 @@ def rejections(case: Case, runs: int, seed: int) -> int:
     count = 0
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
-        count += case.test.run(*draw(case.data, case.sizes, rng), rng=rng, device="cpu", progress=False).reject(ALPHA)
+        count += case.test.run(
+            *draw(case.data, case.sizes, rng), rng=rng, device="cpu", progress=False
+        ).reject(ALPHA)
     return count
 
 

@@ -1,13 +1,15 @@
-"""All pairs, landmarks or blocks: the power and the time of three estimates of one MMD with one learned kernel.
+"""All pairs, landmarks or blocks: the power and the time of three estimates of one MMD with one
+learned kernel.
 
     python benchmarks/linear.py power [--trials 5] [--tests 100]
     python benchmarks/linear.py time [--sizes 10000 100000 1000000]
     python benchmarks/linear.py table [--write]        --write puts it into docs/performance.md
 
-Power: `mmd_d()` is trained on HDGM-D (2000 + 2000 points, 10 columns) and on Blob-D (360 + 360), and the same kernel
-tests fresh samples of those sizes by all three estimates. Time: CPU seconds of one test with 999 permutations on n + n
-points of HDGM-D, in a fresh single-thread process; all pairs are in docs/performance.md from benchmarks/scale.py. Every
-trial and every size is a line in results/linear.jsonl, so a run can be stopped and continued.
+Power: `mmd_d()` is trained on HDGM-D (2000 + 2000 points, 10 columns) and on Blob-D (360 + 360),
+and the same kernel tests fresh samples of those sizes by all three estimates. Time: CPU seconds of
+one test with 999 permutations on n + n points of HDGM-D, in a fresh single-thread process; all
+pairs are in docs/performance.md from benchmarks/scale.py. Every trial and every size is a line in
+results/linear.jsonl, so a run can be stopped and continued.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _measure import append, exponent, forget_peak, in_fresh_process, peak_bytes, read, stamp, write_between
+from _measure import (
+    append,
+    exponent,
+    forget_peak,
+    in_fresh_process,
+    peak_bytes,
+    read,
+    stamp,
+    write_between,
+)
 from time_to_power import shown
 
 import twosample
@@ -60,15 +71,22 @@ def power(trials, tests):
             for number in range(tests):
                 X, Y = draw(rng)
                 for estimate in ESTIMATES:
-                    found[estimate] += by(fitted, estimate).test(X, Y, rng=number, progress=False).reject()
-            append(STORE, {"data": data, "trial": trial, "tests": tests, "rejections": found} | stamp())
+                    found[estimate] += (
+                        by(fitted, estimate).test(X, Y, rng=number, progress=False).reject()
+                    )
+            append(
+                STORE, {"data": data, "trial": trial, "tests": tests, "rejections": found} | stamp()
+            )
 
 
 def one(estimate, n):
     """CPU seconds and memory of one test of n + n points, in this process."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    fitted = by(twosample.mmd_d(steps=20).fit(*datasets.hdgm(2000, rng=rng), rng=0, progress=False), estimate)
+    fitted = by(
+        twosample.mmd_d(steps=20).fit(*datasets.hdgm(2000, rng=rng), rng=0, progress=False),
+        estimate,
+    )
     X, Y = (points.astype(np.float32) for points in datasets.hdgm(n, rng=rng))
     fitted.test(X[:2000], Y[:2000], rng=0)  # warm
     forget_peak()
@@ -86,7 +104,10 @@ def one(estimate, n):
 
 def table(records):
     """Power by estimate, then seconds and memory by size."""
-    lines = ["| data | trials x tests | " + " | ".join(ESTIMATES) + " |", "|---|---|" + "---|" * len(ESTIMATES)]
+    lines = [
+        "| data | trials x tests | " + " | ".join(ESTIMATES) + " |",
+        "|---|---|" + "---|" * len(ESTIMATES),
+    ]
     for data in DATA:
         own = [r for r in records if r.get("data") == data]
         if own:
@@ -117,7 +138,9 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--tests", type=int, default=100)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/performance.md"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "one":

@@ -1,19 +1,21 @@
-"""The same tests by other packages: same data, same machine, one after another; CPU time and peak memory against n.
+"""The same tests by other packages: same data, same machine, one after another; CPU time and peak
+memory against n.
 
     python benchmarks/peers.py install                 an environment for each package, outside this repository
     python benchmarks/peers.py run [PEER ...] [--sizes 250 500 ...] [--limit 120] [--memory 4] [--again]
     python benchmarks/peers.py run --peak              then the peak of memory, of what has ended in time
     python benchmarks/peers.py table [--write]         tables and plots; --write puts them into docs/
 
-Two normal samples with 10 columns, n points each, that do not differ, columns scaled to mean 0 and variance 1;
-199 permutations; the Gaussian kernel at the median distance, given to every package (ours finds it by itself). Each
-measurement is a fresh process with one thread: imports and a warm-up on 50 points (compilation) come first and do not
-count. A run that needs more than `--limit` CPU seconds or `--memory` GiB is stopped, and larger ones are not tried;
-nor is one that would need twice the limit if it grew with the square from the size before. Environments are made with
-`python -m venv` and pip in the user's cache folder (TWOSAMPLE_PEERS names another one). Every outcome is one line in
-results/peers.jsonl, so a run can be stopped and continued. Memory is measured in runs of their own, in which the C
-library gives all freed matrices back: what it keeps otherwise is its own choice (torchdrift at n = 1000: 1434 MiB
-instead of 61), but giving it back takes time.
+Two normal samples with 10 columns, n points each, that do not differ, columns scaled to mean 0 and
+variance 1; 199 permutations; the Gaussian kernel at the median distance, given to every package
+(ours finds it by itself). Each measurement is a fresh process with one thread: imports and a
+warm-up on 50 points (compilation) come first and do not count. A run that needs more than `--limit`
+CPU seconds or `--memory` GiB is stopped, and larger ones are not tried; nor is one that would need
+twice the limit if it grew with the square from the size before. Environments are made with `python
+-m venv` and pip in the user's cache folder (TWOSAMPLE_PEERS names another one). Every outcome is
+one line in results/peers.jsonl, so a run can be stopped and continued. Memory is measured in runs
+of their own, in which the C library gives all freed matrices back: what it keeps otherwise is its
+own choice (torchdrift at n = 1000: 1434 MiB instead of 61), but giving it back takes time.
 """
 
 from __future__ import annotations
@@ -54,8 +56,9 @@ def data(n):
     return pooled[:n], pooled[n:], float(np.median(distances))
 
 
-# ----------------------------------------------------------------------------------------------------- the contestants
-# Each function imports what it needs and returns one that tests x against y: (x, y, sigma) -> statistic, p-value.
+# ------------------------------------------------------------ the contestants
+# Each function imports what it needs and returns one that tests x against y: (x, y, sigma) ->
+# statistic, p-value.
 
 
 def ours_median():
@@ -80,7 +83,9 @@ def ours_energy():
         def pairs(self, a, b):
             return -torch.linalg.vector_norm(a[0] - b[0], dim=1)
 
-    test = TwoSampleTest(MinusDistance(), statistic=MMD("biased"), calibration=Permutation(PERMUTATIONS))
+    test = TwoSampleTest(
+        MinusDistance(), statistic=MMD("biased"), calibration=Permutation(PERMUTATIONS)
+    )
     return lambda x, y, sigma: _ours(test, x, y)
 
 
@@ -89,7 +94,9 @@ def ours_classifier():
 
     import twosample
 
-    test = twosample.c2st_s(classifier=LogisticRegression(), permutations=PERMUTATIONS, alternative="greater")
+    test = twosample.c2st_s(
+        classifier=LogisticRegression(), permutations=PERMUTATIONS, alternative="greater"
+    )
     return lambda x, y, sigma: _ours(test, x, y)
 
 
@@ -106,7 +113,9 @@ def _ours(test, x, y):
 
 
 def textbook_learned():
-    """The deep kernel as it is usually written: full batches, autograd on dense matrices, a gather a permutation."""
+    """The deep kernel as it is usually written: full batches, autograd on dense matrices, a gather
+    a permutation.
+    """
     import torch
     from training_step import textbook_criterion
 
@@ -144,7 +153,9 @@ def textbook_learned():
 def hyppo_mmd():
     from hyppo.ksample import MMD
 
-    return lambda x, y, sigma: tuple(MMD(gamma=0.5 / sigma**2).test(x, y, reps=PERMUTATIONS, auto=False))[:2]
+    return lambda x, y, sigma: tuple(
+        MMD(gamma=0.5 / sigma**2).test(x, y, reps=PERMUTATIONS, auto=False)
+    )[:2]
 
 
 def hyppo_energy():
@@ -169,7 +180,11 @@ def alibi_mmd():
     def run(x, y, sigma):
         x, y = (z.astype(np.float32) for z in (x, y))
         test = MMDDrift(
-            x, backend="pytorch", sigma=np.array([sigma], dtype=np.float32), n_permutations=PERMUTATIONS, device="cpu"
+            x,
+            backend="pytorch",
+            sigma=np.array([sigma], dtype=np.float32),
+            n_permutations=PERMUTATIONS,
+            device="cpu",
         )
         found = test.predict(y)["data"]
         return found["distance"], found["p_val"]
@@ -185,7 +200,9 @@ def alibi_learned():
     def run(x, y, sigma):
         width, batch = 3 * DIMENSION, min(BATCH, len(x) // 2)
         layers = [part for _ in range(3) for part in (nn.Linear(width, width), nn.Softplus())][:-1]
-        kernel = DeepKernel(nn.Sequential(nn.Linear(DIMENSION, width), nn.Softplus(), *layers), eps=0.1)
+        kernel = DeepKernel(
+            nn.Sequential(nn.Linear(DIMENSION, width), nn.Softplus(), *layers), eps=0.1
+        )
         test = LearnedKernelDrift(
             x.astype(np.float32),
             kernel,
@@ -209,7 +226,9 @@ def frouros_mmd():
     from frouros.utils.kernels import rbf_kernel
 
     def run(x, y, sigma):
-        callback = PermutationTestDistanceBased(num_permutations=PERMUTATIONS, random_state=0, num_jobs=1, name="test")
+        callback = PermutationTestDistanceBased(
+            num_permutations=PERMUTATIONS, random_state=0, num_jobs=1, name="test"
+        )
         detector = MMD(kernel=partial(rbf_kernel, sigma=sigma), callbacks=[callback])
         detector.fit(x)
         distance, logs = detector.compare(y)
@@ -224,7 +243,9 @@ def torchdrift_mmd():
 
     def run(x, y, sigma):
         x, y = (torch.as_tensor(z, dtype=torch.float32) for z in (x, y))
-        return tuple(map(float, kernel_mmd(x, y, n_perm=PERMUTATIONS, kernel=GaussianKernel(sigma))))
+        return tuple(
+            map(float, kernel_mmd(x, y, n_perm=PERMUTATIONS, kernel=GaussianKernel(sigma)))
+        )
 
     return run
 
@@ -233,9 +254,13 @@ def goodpoints_mmd():
     from goodpoints.ctt import ctt
 
     def run(x, y, sigma):
-        found = ctt(x, y, g=4, B=PERMUTATIONS, lam=math.sqrt(2) * sigma, null_seed=0, statistic_seed=1)
+        found = ctt(
+            x, y, g=4, B=PERMUTATIONS, lam=math.sqrt(2) * sigma, null_seed=0, statistic_seed=1
+        )
         # The values come back in another order; the observed one is among them.
-        return found.statistic_values, float((found.estimator_values >= found.statistic_values).mean())
+        return found.statistic_values, float(
+            (found.estimator_values >= found.statistic_values).mean()
+        )
 
     return run
 
@@ -248,14 +273,19 @@ def sklearn_classifier():
         rng = np.random.default_rng(0)
         points, labels = np.concatenate([x, y]), np.repeat([1, 0], [len(x), len(y)])
         train = np.concatenate(
-            [rng.permutation(len(x))[: len(x) // 2], len(x) + rng.permutation(len(y))[: len(y) // 2]]
+            [
+                rng.permutation(len(x))[: len(x) // 2],
+                len(x) + rng.permutation(len(y))[: len(y) // 2],
+            ]
         )
         test = np.setdiff1d(np.arange(len(points)), train)
         scaler = StandardScaler().fit(points)
         model = LogisticRegression().fit(scaler.transform(points[train]), labels[train])
         guesses, truth = model.predict(scaler.transform(points[test])), labels[test]
         observed = (guesses == truth).mean()
-        return observed, _pvalue(observed, [(guesses == rng.permutation(truth)).mean() for _ in range(PERMUTATIONS)])
+        return observed, _pvalue(
+            observed, [(guesses == rng.permutation(truth)).mean() for _ in range(PERMUTATIONS)]
+        )
 
     return run
 
@@ -266,24 +296,40 @@ def _pvalue(observed, null):
 
 @dataclass(frozen=True)
 class Peer:
-    """A test of one package; the first of a group is ours, and what the others are compared with."""
+    """A test of one package; the first of a group is ours, and what the others are compared
+    with.
+    """
 
     group: str
     label: str  # in plots and tables
     package: str | None  # None runs in this environment
     load: Callable[[], Callable]
     same: str  # how far its statistic is that of ours
-    in_our_units: Callable[[float, int], float] | None = None  # (statistic, n) -> the same on our scale
+    in_our_units: Callable[[float, int], float] | None = (
+        None  # (statistic, n) -> the same on our scale
+    )
 
 
 PEERS = {
     "ours-median": Peer("MMD", "twosample mmd-median", None, ours_median, ""),
-    "hyppo-mmd": Peer("MMD", "hyppo MMD", "hyppo", hyppo_mmd, "a correlation with the labels: the same p-value"),
+    "hyppo-mmd": Peer(
+        "MMD", "hyppo MMD", "hyppo", hyppo_mmd, "a correlation with the labels: the same p-value"
+    ),
     "alibi-mmd": Peer(
-        "MMD", "alibi-detect MMDDrift", "alibi-detect", alibi_mmd, "the same; p without the + 1", lambda t, n: t
+        "MMD",
+        "alibi-detect MMDDrift",
+        "alibi-detect",
+        alibi_mmd,
+        "the same; p without the + 1",
+        lambda t, n: t,
     ),
     "frouros-mmd": Peer(
-        "MMD", "frouros MMD", "frouros", frouros_mmd, "the same; a new matrix each permutation", lambda t, n: t
+        "MMD",
+        "frouros MMD",
+        "frouros",
+        frouros_mmd,
+        "the same; a new matrix each permutation",
+        lambda t, n: t,
     ),
     "torchdrift-mmd": Peer(
         "MMD",
@@ -294,23 +340,46 @@ PEERS = {
         lambda t, n: t - 2 / (n - 1),
     ),
     "goodpoints-mmd": Peer(
-        "MMD", "goodpoints CTT", "goodpoints", goodpoints_mmd, "an approximation: the MMD of compressed samples"
+        "MMD",
+        "goodpoints CTT",
+        "goodpoints",
+        goodpoints_mmd,
+        "an approximation: the MMD of compressed samples",
     ),
     "ours-energy": Peer("energy", "twosample energy", None, ours_energy, ""),
     "dcor-energy": Peer(
-        "energy", "dcor energy_test", "dcor", dcor_energy, "the same times n m / (n + m)", lambda t, n: t * 2 / n
+        "energy",
+        "dcor energy_test",
+        "dcor",
+        dcor_energy,
+        "the same times n m / (n + m)",
+        lambda t, n: t * 2 / n,
     ),
-    "hyppo-energy": Peer("energy", "hyppo Energy", "hyppo", hyppo_energy, "the unbiased one, from U-centred matrices"),
+    "hyppo-energy": Peer(
+        "energy", "hyppo Energy", "hyppo", hyppo_energy, "the unbiased one, from U-centred matrices"
+    ),
     "ours-learned": Peer("learned kernel", "twosample mmd-d", None, ours_learned, ""),
     "textbook-learned": Peer(
-        "learned kernel", "textbook autograd", None, textbook_learned, "the same kernel and steps, full batches"
+        "learned kernel",
+        "textbook autograd",
+        None,
+        textbook_learned,
+        "the same kernel and steps, full batches",
     ),
     "alibi-learned": Peer(
-        "learned kernel", "alibi-detect LearnedKernel", "alibi-detect", alibi_learned, "as many steps of as many points"
+        "learned kernel",
+        "alibi-detect LearnedKernel",
+        "alibi-detect",
+        alibi_learned,
+        "as many steps of as many points",
     ),
     "ours-c2st": Peer("classifier", "twosample c2st-s", None, ours_classifier, ""),
     "sklearn-c2st": Peer(
-        "classifier", "scikit-learn by hand", None, sklearn_classifier, "the same accuracy, less checks"
+        "classifier",
+        "scikit-learn by hand",
+        None,
+        sklearn_classifier,
+        "the same accuracy, less checks",
     ),
 }
 
@@ -338,7 +407,7 @@ NO_TEST = {
 }
 
 
-# ------------------------------------------------------------------------------------------------------- environments
+# ------------------------------------------------------------ environments
 
 
 def home():
@@ -351,18 +420,24 @@ def python_of(package):
 
 
 def install(packages):
-    """One environment a package, so that none stands in another's way; what fails is written down with pip's reason."""
+    """One environment a package, so that none stands in another's way; what fails is written down
+    with pip's reason.
+    """
     torch = metadata.version("torch").split("+")[0]
     for package in packages:
         python = python_of(package)
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
         wanted = [r + torch if r.endswith("==") else r for r in REQUIREMENTS[package]]
-        done = subprocess.run([python, "-m", "pip", "install", "-q", *wanted], capture_output=True, text=True)
+        done = subprocess.run(
+            [python, "-m", "pip", "install", "-q", *wanted], capture_output=True, text=True
+        )
         record = {"install": package, "ok": done.returncode == 0, "date": time.strftime("%Y-%m-%d")}
         if done.returncode == 0:
             show = f"from importlib import metadata; print(metadata.version({package!r}))"
-            record["version"] = subprocess.run([python, "-c", show], capture_output=True, text=True).stdout.strip()
+            record["version"] = subprocess.run(
+                [python, "-c", show], capture_output=True, text=True
+            ).stdout.strip()
         else:
             record["reason"] = reason(done.stderr)
         append(STORE, record)
@@ -371,19 +446,30 @@ def install(packages):
 
 def reason(stderr):
     """The one line of pip that says why, without addresses and folders."""
-    if versions := re.search(r"require a different python version: .*(Requires-Python [^;\n]*)", stderr):
+    if versions := re.search(
+        r"require a different python version: .*(Requires-Python [^;\n]*)", stderr
+    ):
         return versions[1].strip()
-    lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w*error\b", line, re.IGNORECASE)]
-    said = next((line for line in reversed(lines) if "No matching" in line), lines[-1] if lines else "pip failed")
+    lines = [
+        line.strip()
+        for line in stderr.splitlines()
+        if re.search(r"\w*error\b", line, re.IGNORECASE)
+    ]
+    said = next(
+        (line for line in reversed(lines) if "No matching" in line),
+        lines[-1] if lines else "pip failed",
+    )
     said = re.sub(r"^(ERROR|error): *", "", said)
     return re.sub(r"\S*(://|/)\S*", "...", said)[:160]
 
 
-# -------------------------------------------------------------------------------------------------------- measurements
+# ------------------------------------------------------------ measurements
 
 
 def one(key, n, once):
-    """Measure one test at one size, in this process; where it is quick, the mean of several, unless `once`."""
+    """Measure one test at one size, in this process; where it is quick, the mean of several, unless
+    `once`.
+    """
     try:
         import torch
 
@@ -417,12 +503,19 @@ def cpu_seconds():
 
 
 def watched(key, n, limit, gibibytes, peak=False):
-    """`one` in a fresh process of the package's own environment, stopped where it takes more than its share."""
-    environment = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMBA")}}
+    """`one` in a fresh process of the package's own environment, stopped where it takes more than
+    its share.
+    """
+    environment = {
+        **os.environ,
+        **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMBA")},
+    }
     environment |= {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [python_of(PEERS[key].package), "-W", "ignore", __file__, "one", key, "--n", str(n)]
     if peak:
-        environment["MALLOC_MMAP_THRESHOLD_"] = str(2**20)  # larger blocks are mapped, and unmapped when they are freed
+        environment["MALLOC_MMAP_THRESHOLD_"] = str(
+            2**20
+        )  # larger blocks are mapped, and unmapped when they are freed
         command.append("--peak")
     process = subprocess.Popen(
         command,
@@ -430,7 +523,8 @@ def watched(key, n, limit, gibibytes, peak=False):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a group of its own, so that whatever it starts counts and stops with it
+        # A group of its own, so that whatever it starts counts and stops with it.
+        start_new_session=True,
     )
     stopped = None
     while process.poll() is None:
@@ -445,13 +539,17 @@ def watched(key, n, limit, gibibytes, peak=False):
     if stopped:
         return {"stopped": stopped}
     if process.returncode:
-        lines = [line for line in err.strip().splitlines() if line] or [f"exit code {process.returncode}"]
+        lines = [line for line in err.strip().splitlines() if line] or [
+            f"exit code {process.returncode}"
+        ]
         return {"stopped": "error", "reason": reason(lines[-1])}
     return json.loads(out.splitlines()[-1])
 
 
 def too_much(group, limit, gibibytes):
-    """Say "time" or "memory" if a group of processes has had more than its share; imports count, a few seconds."""
+    """Say "time" or "memory" if a group of processes has had more than its share; imports count, a
+    few seconds.
+    """
     seconds = memory = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -465,8 +563,14 @@ def too_much(group, limit, gibibytes):
 
 
 def expected(key, n, done, limit):
-    """What a test would need if it grew with the square from the last size on, where that is twice the limit."""
-    before = [(size, r["cpu_seconds"]) for (k, size), r in done.items() if k == key and size < n and "cpu_seconds" in r]
+    """What a test would need if it grew with the square from the last size on, where that is twice
+    the limit.
+    """
+    before = [
+        (size, r["cpu_seconds"])
+        for (k, size), r in done.items()
+        if k == key and size < n and "cpu_seconds" in r
+    ]
     if not before:
         return None
     size, seconds = max(before)
@@ -482,9 +586,17 @@ def run_peaks(keys, sizes, gibibytes, again):
         if key in keys and n in sizes and "cpu_seconds" in timed and (key, n) not in known:
             found = watched(key, n, 10 * timed["cpu_seconds"] + 60, gibibytes, peak=True)
             names = ("test_mebibytes", "peak_mebibytes", "stopped")
-            record = {"peer": key, "n": n, "only_peak": True, **{k: found[k] for k in names if k in found}}
+            record = {
+                "peer": key,
+                "n": n,
+                "only_peak": True,
+                **{k: found[k] for k in names if k in found},
+            }
             append(STORE, {**record, "date": time.strftime("%Y-%m-%d")})
-            print(f"n = {n:6} {PEERS[key].label:28} {found.get('test_mebibytes', 'stopped')} MiB", flush=True)
+            print(
+                f"n = {n:6} {PEERS[key].label:28} {found.get('test_mebibytes', 'stopped')} MiB",
+                flush=True,
+            )
 
 
 def run(keys, sizes, limit, gibibytes, again):
@@ -505,21 +617,32 @@ def run(keys, sizes, limit, gibibytes, again):
             done[key, n] = found
             if "stopped" in found:
                 over.add(key)
-            record = {"peer": key, "n": n, **found, "limit": limit, "gibibytes": gibibytes, **stamped}
+            record = {
+                "peer": key,
+                "n": n,
+                **found,
+                "limit": limit,
+                "gibibytes": gibibytes,
+                **stamped,
+            }
             append(STORE, {**record, "load": round(os.getloadavg()[0], 1)})
             print(f"n = {n:6} {PEERS[key].label:28} {cell(record, None)}", flush=True)
 
 
-# --------------------------------------------------------------------------------------------------- tables and plots
+# ------------------------------------------------------------ tables and plots
 
 
 def measured(records):
-    """The last record of every test and size, with the memory of the last run that measured only that."""
+    """The last record of every test and size, with the memory of the last run that measured only
+    that.
+    """
     known = [r for r in records if r.get("peer") in PEERS]
     found = {(r["peer"], r["n"]): r for r in known if "only_peak" not in r}
     peaks = {(r["peer"], r["n"]): r for r in known if "only_peak" in r and "stopped" not in r}
     names = ("test_mebibytes", "peak_mebibytes")
-    return {at: r | {name: peaks[at][name] for name in names if at in peaks} for at, r in found.items()}
+    return {
+        at: r | {name: peaks[at][name] for name in names if at in peaks} for at, r in found.items()
+    }
 
 
 def cell(record, ours):
@@ -528,7 +651,11 @@ def cell(record, ours):
     if "stopped" in record:
         if record["stopped"] == "expected":
             return f"not run: about {record['expected_seconds']} s expected"
-        limits = {"time": f"> {record['limit']:g} s", "memory": f"> {record['gibibytes']:g} GiB", "error": "failed"}
+        limits = {
+            "time": f"> {record['limit']:g} s",
+            "memory": f"> {record['gibibytes']:g} GiB",
+            "error": "failed",
+        }
         return limits[record["stopped"]]
     seconds = record["cpu_seconds"]
     text = f"{seconds:.{3 if seconds < 0.1 else 2 if seconds < 10 else 0}f} s"
@@ -543,39 +670,63 @@ def table(records):
     found = measured(records)
     lines = []
     for group in dict.fromkeys(peer.group for peer in PEERS.values()):
-        keys = [key for key, peer in PEERS.items() if peer.group == group and any(k == key for k, _ in found)]
+        keys = [
+            key
+            for key, peer in PEERS.items()
+            if peer.group == group and any(k == key for k, _ in found)
+        ]
         if not keys:
             continue
         sizes = sorted({n for key, n in found if key in keys})
         lines += [f"**{group}**", ""]
-        lines += ["| test | " + " | ".join(f"n = {n:,}" for n in sizes) + " | power of n | statistic |"]
+        lines += [
+            "| test | " + " | ".join(f"n = {n:,}" for n in sizes) + " | power of n | statistic |"
+        ]
         lines += ["|---|" + "---|" * (len(sizes) + 2)]
         for key in keys:
-            own = [found[key, n] for n in sizes if n >= 1000 and "cpu_seconds" in found.get((key, n), {})]
+            own = [
+                found[key, n]
+                for n in sizes
+                if n >= 1000 and "cpu_seconds" in found.get((key, n), {})
+            ]
             slope = exponent([r["n"] for r in own], [r["cpu_seconds"] for r in own])
             cells = [cell(found.get((key, n)), found.get((keys[0], n))) for n in sizes]
             last = "" if math.isnan(slope) else f"{slope:.1f}"
-            lines.append(f"| {PEERS[key].label} | {' | '.join(cells)} | {last} | {PEERS[key].same} |")
+            lines.append(
+                f"| {PEERS[key].label} | {' | '.join(cells)} | {last} | {PEERS[key].same} |"
+            )
         lines.append("")
     lines += [
-        "CPU seconds of one test, in brackets how many times ours, and the peak of resident memory beyond imports, "
-        f"data and warm-up, {where_peaks_are(records)}. The power of n is fitted to the times from n = 1000 on. "
+        "CPU seconds of one test, in brackets how many times ours, and the peak of resident memory "
+        "beyond imports, "
+        f"data and warm-up, {where_peaks_are(records)}. The power of n is fitted to the times from "
+        "n = 1000 on. "
         "frouros permutes in a second process, whose interpreter counts.",
         "",
     ]
     lines += [*agreement(found), ""]
     installs = {r["install"]: r for r in records if "install" in r}
-    good = [f"{name} {r['version']}" for name, r in installs.items() if r["ok"] and name not in NO_TEST]
+    good = [
+        f"{name} {r['version']}" for name, r in installs.items() if r["ok"] and name not in NO_TEST
+    ]
     latest = max(found.values(), key=lambda r: r["date"])
     lines.append(
-        f"{latest['processor']}, one thread, {latest['date']}; twosample {latest['twosample']}, torch "
-        f"{latest['torch']}, scikit-learn {latest['scikit-learn']}, Python {latest['python']}; {', '.join(good)}."
+        f"{latest['processor']}, one thread, {latest['date']}; twosample {latest['twosample']}, "
+        "torch "
+        f"{latest['torch']}, scikit-learn {latest['scikit-learn']}, Python {latest['python']}; "
+        f"{', '.join(good)}."
     )
     missing = [f"- {name}: {r['reason']}" for name, r in installs.items() if not r["ok"]]
     missing += [
-        f"- {name} {r['version']}: {NO_TEST[name]}" for name, r in installs.items() if r["ok"] and name in NO_TEST
+        f"- {name} {r['version']}: {NO_TEST[name]}"
+        for name, r in installs.items()
+        if r["ok"] and name in NO_TEST
     ]
-    failed = {PEERS[key].label: r["reason"] for (key, _), r in sorted(found.items()) if r.get("stopped") == "error"}
+    failed = {
+        PEERS[key].label: r["reason"]
+        for (key, _), r in sorted(found.items())
+        if r.get("stopped") == "error"
+    }
     missing += [f"- {label} installs but does not run: {why}" for label, why in failed.items()]
     if missing:
         lines += ["", "Not measured:", "", *missing]
@@ -590,11 +741,15 @@ def where_peaks_are(records):
     if first is None:
         return "measured in a run of its own"
     before = max((n for _, n in timed if n < first), default=None)
-    return "measured beside the time" + ("" if before is None else f", up to n = {before:,} in a run of its own")
+    return "measured beside the time" + (
+        "" if before is None else f", up to n = {before:,} in a run of its own"
+    )
 
 
 def agreement(found):
-    """How the statistics and p-values of one pair of samples compare, at the smallest size: the same data for all."""
+    """How the statistics and p-values of one pair of samples compare, at the smallest size: the
+    same data for all.
+    """
     n = min(size for _, size in found)
     lines = [
         f"The same pair of samples, n = {n}:",
@@ -606,13 +761,26 @@ def agreement(found):
         record = found.get((key, n), {})
         if peer.group in ("MMD", "energy") and "statistic" in record:
             value = record["statistic"]
-            ours = peer.in_our_units(value, n) if peer.in_our_units else value if key.startswith("ours") else None
+            ours = (
+                peer.in_our_units(value, n)
+                if peer.in_our_units
+                else value
+                if key.startswith("ours")
+                else None
+            )
             ours = "" if ours is None else f"{ours:.3e}"
             lines.append(f"| {peer.label} | {value:.3e} | {ours} | {record['pvalue']:.2f} |")
     return lines
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+)  # Okabe and Ito: for all eyes
 MARKERS = "osD^vP"
 
 
@@ -625,7 +793,10 @@ def plots(records):
 
     found = measured(records)
     groups = list(dict.fromkeys(PEERS[key].group for key, _ in found))
-    for name, field, unit in (("time", "cpu_seconds", "CPU seconds"), ("memory", "test_mebibytes", "peak MiB")):
+    for name, field, unit in (
+        ("time", "cpu_seconds", "CPU seconds"),
+        ("memory", "test_mebibytes", "peak MiB"),
+    ):
         figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
         for axis, group in zip(axes.flat, groups, strict=False):
             ends = []
@@ -647,14 +818,19 @@ def plots(records):
                     linewidth=3 if not number else 1.6,
                 )
                 if any(k == key and "stopped" in r for (k, _), r in found.items()):
-                    axis.plot(n[-1], value[-1], "x", color="black", markersize=11, markeredgewidth=1.5)
+                    axis.plot(
+                        n[-1], value[-1], "x", color="black", markersize=11, markeredgewidth=1.5
+                    )
                 ends.append((n[-1], value[-1], PEERS[key].label, COLOURS[number]))
             axis.set(xscale="log", yscale="log", title=group, xlabel="n = m", ylabel=unit)
             axis.grid(which="major", color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
             axis.set_xlim(min(SIZES) * 0.8, max(SIZES) * 9)
             drawn = [value for line in axis.lines for value in line.get_ydata()]
-            axis.set_ylim(10 ** math.floor(math.log10(min(drawn)) - 0.1), 10 ** math.ceil(math.log10(max(drawn)) + 0.1))
+            axis.set_ylim(
+                10 ** math.floor(math.log10(min(drawn)) - 0.1),
+                10 ** math.ceil(math.log10(max(drawn)) + 0.1),
+            )
             axis.minorticks_off()
             label_ends(axis, ends)
         for axis in axes.flat[len(groups) :]:
@@ -677,20 +853,35 @@ def label_ends(axis, ends):
                 y = y0 - gap
         taken.append((math.log10(n), y))
         halo = [withStroke(linewidth=3, foreground="white")]
-        axis.text(n * 1.2, 10**y, label, color=colour, va="center", fontsize=9, path_effects=halo, zorder=5)
+        axis.text(
+            n * 1.2,
+            10**y,
+            label,
+            color=colour,
+            va="center",
+            fontsize=9,
+            path_effects=halo,
+            zorder=5,
+        )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["install", "run", "table", "one"])
-    parser.add_argument("names", nargs="*", help="packages to install, or tests to run; all of them if none is given")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="packages to install, or tests to run; all of them if none is given",
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--limit", type=float, default=120, help="CPU seconds")
     parser.add_argument("--memory", type=float, default=4, help="GiB")
     parser.add_argument("--again", action="store_true", help="measure anew what is stored")
     parser.add_argument("--peak", action="store_true", help="measure the peak of memory, not time")
     parser.add_argument("--write", action="store_true", help="put tables and plots into docs/")
-    parser.add_argument("--n", type=int, help="of the command `one`, which `run` starts for each measurement")
+    parser.add_argument(
+        "--n", type=int, help="of the command `one`, which `run` starts for each measurement"
+    )
     options = parser.parse_args()
     if options.command == "one":
         print(json.dumps(one(options.names[0], options.n, options.peak)))
@@ -699,7 +890,13 @@ if __name__ == "__main__":
     elif options.command == "run" and options.peak:
         run_peaks(options.names or list(PEERS), options.sizes, options.memory, options.again)
     elif options.command == "run":
-        run(options.names or list(PEERS), options.sizes, options.limit, options.memory, options.again)
+        run(
+            options.names or list(PEERS),
+            options.sizes,
+            options.limit,
+            options.memory,
+            options.again,
+        )
     else:
         text = table(read(STORE))
         print(text)

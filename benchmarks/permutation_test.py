@@ -1,10 +1,12 @@
-"""999 permutations with a deep kernel: bins of points against the two usual ways, and 50,000 points a sample in 1 GiB.
+"""999 permutations with a deep kernel: bins of points against the two usual ways, and 50,000 points
+a sample in 1 GiB.
 
     python benchmarks/permutation_test.py
 
-(a) gathers the submatrices of the Gram matrix once a permutation (30 are timed and scaled to 999); (b) multiplies the
-full Gram matrix by all labellings at once. Each in a fresh single-thread process of the same run, so only ratios are
-to be read. All three compute the Gram matrix or its block sums themselves.
+(a) gathers the submatrices of the Gram matrix once a permutation (30 are timed and scaled to 999);
+(b) multiplies the full Gram matrix by all labellings at once. Each in a fresh single-thread process
+of the same run, so only ratios are to be read. All three compute the Gram matrix or its block sums
+themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def gather(gram, n, count, generator):
         x, y = order[:n], order[n:]
         k_xx, k_yy, k_xy = gram[x][:, x], gram[y][:, y], gram[x][:, y]
         (
-            (k_xx.sum() - k_xx.trace()) / (n * (n - 1)) + (k_yy.sum() - k_yy.trace()) / (n * (n - 1)) - 2 * k_xy.mean()
+            (k_xx.sum() - k_xx.trace()) / (n * (n - 1))
+            + (k_yy.sum() - k_yy.trace()) / (n * (n - 1))
+            - 2 * k_xy.mean()
         ).item()
 
 
@@ -47,16 +51,22 @@ def one_product(gram, n, generator):
 def one(kind, n):
     generator = torch.Generator().manual_seed(0)
     torch.set_num_threads(1)
-    samples = as_samples(*(torch.randn(n, 10, generator=generator) for _ in range(2))).to(dtype=torch.float32)
+    samples = as_samples(*(torch.randn(n, 10, generator=generator) for _ in range(2))).to(
+        dtype=torch.float32
+    )
     kernel = twosample.DeepKernel(
-        twosample.MLP(10, width=30, generator=generator), twosample.Gaussian(0.2), twosample.Gaussian(3.0)
+        twosample.MLP(10, width=30, generator=generator),
+        twosample.Gaussian(0.2),
+        twosample.Gaussian(3.0),
     )
     kernel.eval().requires_grad_(False)
     pooled = samples.pooled()
     forget_peak()
     before, began = peak_bytes(), time.process_time()
     if kind == "bins":
-        twosample.Permutation(PERMUTATIONS)(twosample.MMD(), kernel, samples, generator, memory=2**30)
+        twosample.Permutation(PERMUTATIONS)(
+            twosample.MMD(), kernel, samples, generator, memory=2**30
+        )
     else:
         gram = kernel(pooled, pooled)
         made = time.process_time()
@@ -84,6 +94,12 @@ if __name__ == "__main__":
     }
     for kind, name in names.items():
         r = found[kind]
-        print(f"| {name} | {r['seconds']:.2f} | {r['seconds'] / found['bins']['seconds']:.1f} | {r['mebibytes']:.0f} |")
+        print(
+            f"| {name} | {r['seconds']:.2f} | {r['seconds'] / found['bins']['seconds']:.1f} | "
+            f"{r['mebibytes']:.0f} |"
+        )
     large = in_fresh_process(__file__, "bins", 50_000)
-    print(f"\nn = m = 50000: {large['seconds']:.0f} CPU s, {large['mebibytes']:.0f} MiB at the peak (budget 1024)")
+    print(
+        f"\nn = m = 50000: {large['seconds']:.0f} CPU s, {large['mebibytes']:.0f} MiB at the peak "
+        "(budget 1024)"
+    )

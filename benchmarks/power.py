@@ -1,13 +1,15 @@
-"""The power of default tests on Blob-D, HDGM-D, Higgs and DCGAN digits: trials of one training and many test sets.
+"""The power of default tests on Blob-D, HDGM-D, Higgs and DCGAN digits: trials of one training and
+many test sets.
 
     python benchmarks/power.py run blob hdgm higgs mnist --trials 10 --tests 100
     python benchmarks/power.py table [--variants]
 
-The first appends to benchmarks/results/power.jsonl, or for a variant of mmd-d to variants.jsonl; the second prints.
-`twosample bench` runs all experiments of the paper, with fewer permutations; this is for finding defaults.
-A trial draws a training set, fits every method once on it, and tests the fitted kernel on fresh test sets of the same
-size, each with 999 permutations. One JSON line is written for each finished trial, so a run can be stopped and
-continued; several processes may run side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
+The first appends to benchmarks/results/power.jsonl, or for a variant of mmd-d to variants.jsonl;
+the second prints. `twosample bench` runs all experiments of the paper, with fewer permutations;
+this is for finding defaults. A trial draws a training set, fits every method once on it, and tests
+the fitted kernel on fresh test sets of the same size, each with 999 permutations. One JSON line is
+written for each finished trial, so a run can be stopped and continued; several processes may run
+side by side on different data sets or trials. Run them with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -49,31 +51,47 @@ VARIANTS = {  # what was tried beside the defaults, of mmd-d where nothing else 
     },
 }
 NEW_TRIALS = 100
-"""Trials from this number on were drawn after the defaults were settled, which the first ones had a part in."""
+"""Trials from this number on were drawn after the defaults were settled, which the first ones had a
+part in."""
 TESTS = {**twosample.METHODS, **VARIANTS}
 SIZES = {"blob": 360, "hdgm": 2000, "higgs": 1500, "mnist": 200}
-SCALES = {"blob*1e-4": (1e-4, 0.0), "blob*1e4": (1e4, 0.0), "blob+1e-4": (1.0, 1e-4), "blob+1e4": (1.0, 1e4)}
+SCALES = {
+    "blob*1e-4": (1e-4, 0.0),
+    "blob*1e4": (1e4, 0.0),
+    "blob+1e-4": (1.0, 1e-4),
+    "blob+1e4": (1.0, 1e4),
+}
 
 
 def pools(name, rng):
-    """Two functions `n -> (X, Y)`, for the training set and for test sets; real data never share a row between them."""
+    """Two functions `n -> (X, Y)`, for the training set and for test sets; real data never share a
+    row between them.
+    """
     if name in SCALES:  # Blob-D with its second column multiplied or shifted
         factor, shift = SCALES[name]
         train, test = pools("blob", rng)
         column = np.array([1.0, factor]), np.array([0.0, shift])
-        return [lambda n, draw=draw: tuple(z * column[0] + column[1] for z in draw(n)) for draw in (train, test)]
+        return [
+            lambda n, draw=draw: tuple(z * column[0] + column[1] for z in draw(n))
+            for draw in (train, test)
+        ]
     if name == "blob":
         return (lambda n: datasets.blob(n, rng=rng),) * 2
     if name == "hdgm":
         return (lambda n: datasets.hdgm(n, dimension=10, rng=rng),) * 2
-    both = datasets.higgs() if name == "higgs" else (datasets.mnist()[:60000], datasets.fake_mnist())
+    both = (
+        datasets.higgs() if name == "higgs" else (datasets.mnist()[:60000], datasets.fake_mnist())
+    )
     n = SIZES[name]
     order = [rng.permutation(len(pool)) for pool in both]
     train = [pool[index[:n]] for pool, index in zip(both, order, strict=True)]
     rest = [index[n:] for index in order]
 
     def test(n):
-        return tuple(pool[rng.choice(index, n, replace=False)] for pool, index in zip(both, rest, strict=True))
+        return tuple(
+            pool[rng.choice(index, n, replace=False)]
+            for pool, index in zip(both, rest, strict=True)
+        )
 
     return (lambda n: train), test
 
@@ -115,14 +133,18 @@ def stored(path):
 
 def run(names, methods, trials, tests):
     RESULTS.mkdir(exist_ok=True)
-    done = {(r["data"], r["method"], r["trial"], r["tests"]) for m in methods for r in stored(store(m))}
+    done = {
+        (r["data"], r["method"], r["trial"], r["tests"]) for m in methods for r in stored(store(m))
+    }
     for trial in trials:
         for name in names:
             for method in methods:
                 if (name, method, trial, tests) in done:
                     continue
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", twosample.InputWarning)  # of nearly dependent features
+                    warnings.simplefilter(
+                        "ignore", twosample.InputWarning
+                    )  # of nearly dependent features
                     line = json.dumps(run_trial(name, method, trial, tests))
                 with store(method).open("a") as file:
                     file.write(line + "\n")
@@ -140,7 +162,9 @@ def table(path):
     if path.name == "variants.jsonl":  # beside the variants, the defaults on the same trials
         trials = {(r["data"], r["trial"]) for r in records}
         defaults = [r for r in stored(RESULTS / "power.jsonl") if r["method"] == "mmd-d"]
-        records += [{**r, "method": "(default)"} for r in defaults if (r["data"], r["trial"]) in trials]
+        records += [
+            {**r, "method": "(default)"} for r in defaults if (r["data"], r["trial"]) in trials
+        ]
     for r in records:
         if r["trial"] >= NEW_TRIALS:
             r["method"] += ", new trials"
@@ -156,12 +180,17 @@ def table(path):
         paper = PAPER.get(method.split(",")[0], {}).get(name, "")
         cpu = np.median(seconds[name, method])
         count = f"{len(values)} x {tests[name, method]}"
-        lines.append(f"| {name} | {method} | {count} | {np.mean(values):.3f} | {error:.3f} | {paper} | {cpu:.1f} |")
+        lines.append(
+            f"| {name} | {method} | {count} | {np.mean(values):.3f} | {error:.3f} | {paper} | "
+            f"{cpu:.1f} |"
+        )
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command")
     runner = commands.add_parser("run")
     runner.add_argument("data", nargs="+", choices=[*SIZES, *SCALES])

@@ -4,11 +4,12 @@
     python benchmarks/predicted_power.py table
     python benchmarks/predicted_power.py plot
 
-Each method is fitted once on the paper's training size. A hundred held-out sets of that size give one prediction each:
-the first is what a user would have, all of them show its spread, and their moments averaged show what is left when
-the moments are known well: the error of the formula. Observed is the share of 200 fresh test sets of n + n points with
-p <= 0.05. One JSON line is appended to benchmarks/results/predicted_power.jsonl for each finished part, so a run can
-be stopped and continued. Run it with OMP_NUM_THREADS=1.
+Each method is fitted once on the paper's training size. A hundred held-out sets of that size give
+one prediction each: the first is what a user would have, all of them show its spread, and their
+moments averaged show what is left when the moments are known well: the error of the formula.
+Observed is the share of 200 fresh test sets of n + n points with p <= 0.05. One JSON line is
+appended to benchmarks/results/predicted_power.jsonl for each finished part, so a run can be stopped
+and continued. Run it with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def fit(name, method):
 
 
 def averaged(plans):
-    """One prediction from the moments and the thresholds of several, all taken at the same sizes."""
+    """One prediction from the moments and the thresholds of several, all taken at the same
+    sizes.
+    """
 
     def mean(values):
         return tuple(float(v) for v in np.mean(values, axis=0))
@@ -65,13 +68,20 @@ def averaged(plans):
 def predictions(name, method, fitted):
     """Powers on the grid and on the curve, by each held-out set and by all of them together."""
     rng = np.random.default_rng([1, *name.encode()])
-    plans = [predict_power(fitted.test(*draw(name, TRAIN[name], rng), rng=k)) for k in range(HELD_OUT)]
+    plans = [
+        predict_power(fitted.test(*draw(name, TRAIN[name], rng), rng=k)) for k in range(HELD_OUT)
+    ]
     together = averaged(plans)
     return {
         "sets": [[round(p.power(n), 4) for n in GRID[name]] for p in plans],
-        "intervals": [[[round(end, 4) for end in p.power_interval(n)] for n in GRID[name]] for p in plans],
+        "intervals": [
+            [[round(end, 4) for end in p.power_interval(n)] for n in GRID[name]] for p in plans
+        ],
         "together": [round(together.power(n), 4) for n in GRID[name]],
-        "first curve": [[round(v, 4) for v in (plans[0].power(n), *plans[0].power_interval(n))] for n in CURVE[name]],
+        "first curve": [
+            [round(v, 4) for v in (plans[0].power(n), *plans[0].power_interval(n))]
+            for n in CURVE[name]
+        ],
         "together curve": [round(together.power(n), 4) for n in CURVE[name]],
         "needed": [p.samples_needed(0.9) for p in plans],
         "needed together": together.samples_needed(0.9),
@@ -80,7 +90,10 @@ def predictions(name, method, fitted):
 
 def observe(name, n, fitted):
     rng = np.random.default_rng([2, n, *name.encode()])
-    return {"rejections": sum(fitted.test(*draw(name, n, rng), rng=k).reject() for k in range(TESTS)), "tests": TESTS}
+    return {
+        "rejections": sum(fitted.test(*draw(name, n, rng), rng=k).reject() for k in range(TESTS)),
+        "tests": TESTS,
+    }
 
 
 def stored():
@@ -93,7 +106,9 @@ def run():
     STORE.parent.mkdir(exist_ok=True)
     for name in TRAIN:
         for method in METHODS:
-            missing = [n for n in (0, *GRID[name]) if (name, method, n) not in stored()]  # 0: the predictions
+            missing = [
+                n for n in (0, *GRID[name]) if (name, method, n) not in stored()
+            ]  # 0: the predictions
             fitted = fit(name, method) if missing else None
             for n in missing:
                 began = time.process_time()
@@ -116,16 +131,20 @@ def table():
         "|---|---|---|---|---|---|",
     ]
     errors = [
-        "| data | method | error with all held-out sets: mean, largest | error with one set: mean, largest "
+        "| data | method | error with all held-out sets: mean, largest | error with one set: mean, "
+        "largest "
         "| observed in the 90 % interval |",
         "|---|---|---|---|---|",
     ]
     everything = {"together": [], "sets": [], "inside": []}
 
     def row(label, found):
-        together, sets, inside = (np.concatenate(found[key]) for key in ("together", "sets", "inside"))
+        together, sets, inside = (
+            np.concatenate(found[key]) for key in ("together", "sets", "inside")
+        )
         errors.append(
-            f"| {label} | {together.mean():.3f}, {together.max():.3f} | {sets.mean():.3f}, {sets.max():.3f} "
+            f"| {label} | {together.mean():.3f}, {together.max():.3f} | {sets.mean():.3f}, "
+            f"{sets.max():.3f} "
             f"| {inside.mean():.0%} |"
         )
 
@@ -159,17 +178,31 @@ def plot():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    blue, orange, grey = "#0072B2", "#D55E00", "#555555"  # of Okabe and Ito, told apart by everybody
+    blue, orange, grey = (
+        "#0072B2",
+        "#D55E00",
+        "#555555",
+    )  # of Okabe and Ito, told apart by everybody
     records = stored()
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), sharey=True, constrained_layout=True)
     for row, name in zip(axes, GRID, strict=True):
         for axis, method in zip(row, METHODS, strict=True):
             predicted, grid = records[name, method, 0], list(CURVE[name])
             middle, low, high = np.array(predicted["first curve"]).T
-            axis.fill_between(grid, low, high, color=blue, alpha=0.18, lw=0, label="90 % interval from that one set")
+            axis.fill_between(
+                grid,
+                low,
+                high,
+                color=blue,
+                alpha=0.18,
+                lw=0,
+                label="90 % interval from that one set",
+            )
             axis.plot(grid, middle, color=blue, lw=2, label="predicted from one held-out set")
             together = f"predicted from {HELD_OUT} held-out sets together"
-            axis.plot(grid, predicted["together curve"], color=grey, lw=1.8, ls="--", label=together)
+            axis.plot(
+                grid, predicted["together curve"], color=grey, lw=1.8, ls="--", label=together
+            )
             counts = np.array([records[name, method, n]["rejections"] for n in GRID[name]])
             ends = np.array([stats.binomtest(int(c), TESTS).proportion_ci(0.95) for c in counts]).T
             rates = counts / TESTS
@@ -186,7 +219,9 @@ def plot():
             axis.set_title(f"{NAMES[name]}: {method}", fontsize=11)
             axis.set_xlim(0, max(grid))
             axis.set_ylim(-0.03, 1.03)
-            axis.axvline(TRAIN[name], color="#bbbbbb", lw=1, zorder=0, label="size of a held-out set")
+            axis.axvline(
+                TRAIN[name], color="#bbbbbb", lw=1, zorder=0, label="size of a held-out set"
+            )
             axis.grid(axis="y", color="#e6e6e6")
             axis.set_axisbelow(True)
             axis.spines[["top", "right"]].set_visible(False)
@@ -194,7 +229,10 @@ def plot():
     for axis in axes[1]:
         axis.set_xlabel("points tested in each sample, n = m")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    order = [next(k for k, text in enumerate(labels) if text.startswith(t)) for t in ("obs", "predicted from one")]
+    order = [
+        next(k for k, text in enumerate(labels) if text.startswith(t))
+        for t in ("obs", "predicted from one")
+    ]
     order += [k for k in range(len(labels)) if k not in order]
     figure.legend(
         [handles[k] for k in order],
@@ -209,7 +247,9 @@ def plot():
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("command", choices=["run", "table", "plot"])
     chosen = parser.parse_args().command
     if chosen == "run":

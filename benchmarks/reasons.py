@@ -3,10 +3,10 @@
     python benchmarks/reasons.py run scf-frequencies --trials 10
     python benchmarks/reasons.py table
 
-Each probe is an experiment of `twosample bench` with something done as the authors' code does it, or not done. Trials
-go to `results/reasons.jsonl` as they come, and those that are there are not run again. The table is in
-docs/reproduction/probes.md, and what it tells in `twosample/bench/reasons.py`. Real data are read from the folder
-that TWOSAMPLE_DATA names.
+Each probe is an experiment of `twosample bench` with something done as the authors' code does it,
+or not done. Trials go to `results/reasons.jsonl` as they come, and those that are there are not run
+again. The table is in docs/reproduction/probes.md, and what it tells in
+`twosample/bench/reasons.py`. Real data are read from the folder that TWOSAMPLE_DATA names.
 """
 
 import argparse
@@ -29,16 +29,21 @@ from twosample.bench.tables import standard_error
 
 RESULTS = Path(__file__).parent / "results" / "reasons.jsonl"
 DCGAN = Path(tempfile.gettempdir()) / "dcgan-of-300-steps"
-"""Where a generator is trained, in five minutes, for the probes that need one; it is kept for the next."""
+"""Where a generator is trained, in five minutes, for the probes that need one; it is kept for the
+next."""
 
 
 class TheirFrequencies(author_parts.AsPublished):
-    """SCF at the frequencies that the authors have in all trials: the first normal numbers of a fixed seed."""
+    """SCF at the frequencies that the authors have in all trials: the first normal numbers of a
+    fixed seed.
+    """
 
     def learn(self, x, y, generator):
         """Choose the width; nothing is drawn."""
         x, y = (self.units(points).double() for points in (x, y))
-        normal = np.random.RandomState(15).randn(self.count, x.shape[1])  # the generator that they have
+        normal = np.random.RandomState(15).randn(
+            self.count, x.shape[1]
+        )  # the generator that they have
         features = SmoothCharacteristic(torch.tensor(normal), 1.0).double()
         widths = SmoothCharacteristic(self.count)
         widths.start(torch.cat([x, y]), generator)
@@ -47,14 +52,18 @@ class TheirFrequencies(author_parts.AsPublished):
 
 
 class TheirLocations(author_parts.AsPublished):
-    """ME from the locations that the normal numbers of the authors' fixed seed give, the same in all trials."""
+    """ME from the locations that the normal numbers of the authors' fixed seed give, the same in
+    all trials.
+    """
 
     def learn(self, x, y, generator):
         """Choose the width and ascend from there."""
         x, y = (self.units(points).double() for points in (x, y))
         fixed, drawn = np.random.RandomState(20), []
         for points, count in ((x, self.count // 2), (y, self.count - self.count // 2)):
-            values, vectors = np.linalg.eigh(np.cov(points.numpy().T) + 1e-3 * np.eye(points.shape[1]))
+            values, vectors = np.linalg.eigh(
+                np.cov(points.numpy().T) + 1e-3 * np.eye(points.shape[1])
+            )
             covariance = vectors @ np.diag(values**0.9) @ vectors.T + 1e-3 * np.eye(points.shape[1])
             drawn.append(fixed.multivariate_normal(points.mean(0).numpy(), covariance, count))
         median = author_parts.median_bandwidth(torch.cat([x, y]), generator)
@@ -114,7 +123,9 @@ def faster(column, times):
 def one_score(setting, X, Y):
     """L+J with the one score of the paper's text, where the released code has all features."""
     test = build("L+J", "paper", setting, X, Y)
-    return dataclasses.replace(test, representation=OnFeatures(Classifier(test.representation.featurizer), Linear()))
+    return dataclasses.replace(
+        test, representation=OnFeatures(Classifier(test.representation.featurizer), Linear())
+    )
 
 
 def their_test(method):
@@ -131,20 +142,36 @@ def unchanged(method, recipe="paper"):
 
 _BOTH = ("blob", "hdgm")
 PROBES = {  # name: experiment, rows, method, what builds the test
-    "scf-frequencies": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "scf", scf_frequencies),
+    "scf-frequencies": (
+        "higgs-power",
+        ("N=1000", "N=2000", "N=3000", "N=5000"),
+        "scf",
+        scf_frequencies,
+    ),
     "me-locations": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", me_locations),
     "me-overlap": ("higgs-power", ("N=1000", "N=2000", "N=3000", "N=5000"), "me", unchanged("me")),
     "mmd-d-their-test": ("higgs-power", ("N=3000",), "mmd-d", their_test("mmd-d")),
     "mmd-o-their-test": ("higgs-power", ("N=2000",), "mmd-o", their_test("mmd-o")),
-    **{f"mmd-o-quarter-{q}": ("higgs-power", ("N=2000",), "mmd-o", unchanged("mmd-o")) for q in range(4)},
+    **{
+        f"mmd-o-quarter-{q}": ("higgs-power", ("N=2000",), "mmd-o", unchanged("mmd-o"))
+        for q in range(4)
+    },
     **{f"me-quarter-{q}": ("higgs-power", ("N=1000",), "me", unchanged("me")) for q in range(4)},
     **{f"{c}-on-training": ("ablation", ("blob",), c, unchanged(c)) for c in ("G+C", "D+C")},
-    **{f"{column}-authors-data": ("ablation", ("blob",), column, unchanged(column)) for column in ("G+M", "D+M")},
+    **{
+        f"{column}-authors-data": ("ablation", ("blob",), column, unchanged(column))
+        for column in ("G+M", "D+M")
+    },
     "D+M-ten-times-the-rate": ("ablation", ("hdgm",), "D+M", faster("D+M", 10)),
     "L+J-one-score": ("ablation", _BOTH, "L+J", one_score),
     "L+J-authors-data": ("ablation", _BOTH, "L+J", unchanged("L+J")),
     **{
-        f"{method}-without-faint-pixels": ("mnist-power", ("N=200", "N=400"), method, unchanged(method, "default"))
+        f"{method}-without-faint-pixels": (
+            "mnist-power",
+            ("N=200", "N=400"),
+            method,
+            unchanged(method, "default"),
+        )
         for method in ("mmd-d", "c2st-s")
     },
     **{
@@ -157,14 +184,19 @@ PROBES = {  # name: experiment, rows, method, what builds the test
     "l-plus-m-features": ("ablation", _BOTH, "L+M", l_plus_m(every_feature=True)),
 }
 OVERLAP = ("me-overlap", "mmd-d-their-test", "mmd-o-their-test")
-"""Probes in which, as in the authors' trials on Higgs, one test set has X of the training set and another its Y."""
+"""Probes in which, as in the authors' trials on Higgs, one test set has X of the training set and
+another its Y."""
 
 
 def drawn(name, setting, rng):
-    """The training set and what draws test sets: as the experiment has them, or from other rows or images."""
+    """The training set and what draws test sets: as the experiment has them, or from other rows or
+    images.
+    """
     pools = other_pools(name)
     if pools is None:
-        return trials.draws(dataclasses.replace(setting, authors=name.endswith("-authors-data")), rng)[:2]
+        return trials.draws(
+            dataclasses.replace(setting, authors=name.endswith("-authors-data")), rng
+        )[:2]
     dealt = datasets.disjoint(*pools, setting.n, rng)
     return dealt.train, lambda fresh: dealt.test(setting.tested)
 
@@ -174,9 +206,14 @@ def other_pools(name):
     """The rows of P and Q of probes that have their own; None is those of the experiment."""
     if "-quarter-" in name:
         order = np.random.default_rng(0)
-        return tuple(pool[order.permutation(len(pool))[int(name[-1]) :: 4]] for pool in datasets.higgs())
+        return tuple(
+            pool[order.permutation(len(pool))[int(name[-1]) :: 4]] for pool in datasets.higgs()
+        )
     if name.endswith("-without-faint-pixels"):
-        return tuple(np.where(images < 16, 0, images) for images in (datasets.mnist()[:60_000], datasets.fake_mnist()))
+        return tuple(
+            np.where(images < 16, 0, images)
+            for images in (datasets.mnist()[:60_000], datasets.fake_mnist())
+        )
     if name.endswith("-dcgan-of-300-steps"):
         real = datasets.mnist()[:60_000]
         dcgan.train(real, DCGAN, 300, rng=0, device="cpu")
@@ -197,17 +234,30 @@ def run(name, count, tests):
                 continue
             streams = trials.seeded(cell, number)
             train, draw = drawn(name, setting, streams.numpy("training set"))
-            fitted = change(setting, *train).fit(*train, rng=streams.numpy("fit"), device="cpu", progress=False)
+            fitted = change(setting, *train).fit(
+                *train, rng=streams.numpy("fit"), device="cpu", progress=False
+            )
             rejections = 0
             for k in range(tests):
                 X, Y = draw(streams.numpy(f"test set {k}"))
                 if name.endswith("-on-training"):  # as the authors' script does by oversight
                     X, Y = train
                 if name in OVERLAP:
-                    X, Y = train[0] if k == number - 1 else X, train[1] if number > 1 and k == number - 2 else Y
+                    X, Y = (
+                        train[0] if k == number - 1 else X,
+                        train[1] if number > 1 and k == number - 2 else Y,
+                    )
                 result = fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False)
-                rejections += result.reject(6 / 101 if name.endswith("-their-test") else ALPHA)  # up to 5 of 100 above
-            record = {"probe": name, "setting": setting.row, "method": method, "trial": number, "tests": tests}
+                rejections += result.reject(
+                    6 / 101 if name.endswith("-their-test") else ALPHA
+                )  # up to 5 of 100 above
+            record = {
+                "probe": name,
+                "setting": setting.row,
+                "method": method,
+                "trial": number,
+                "tests": tests,
+            }
             with RESULTS.open("a") as file:
                 file.write(json.dumps(record | {"rejections": rejections}) + "\n")
             print(record | {"rejections": rejections}, flush=True)
@@ -215,29 +265,46 @@ def run(name, count, tests):
 
 def read():
     """What is there."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return (
+        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    )
 
 
 def table():
     """A line for each setting of a probe, with the published number."""
-    lines = ["| probe | setting | test | trials x tests | power | published |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| probe | setting | test | trials x tests | power | published |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, (shown, rows, method, _) in PROBES.items():
         for row in rows:
-            found = [record for record in read() if (record["probe"], record["setting"]) == (name, row)]
+            found = [
+                record for record in read() if (record["probe"], record["setting"]) == (name, row)
+            ]
             if not found:
                 continue
             rates = [record["rejections"] / record["tests"] for record in found]
-            tests, rejections = (sum(record[key] for record in found) for key in ("tests", "rejections"))
+            tests, rejections = (
+                sum(record[key] for record in found) for key in ("tests", "rejections")
+            )
             error = standard_error(rates, rejections, tests)
             published = experiment(shown).expected(row, method)
-            cells = (name, row, method, f"{len(found)} x {found[0]['tests']}", f"{np.mean(rates):.3f} ± {error:.3f}")
+            cells = (
+                name,
+                row,
+                method,
+                f"{len(found)} x {found[0]['tests']}",
+                f"{np.mean(rates):.3f} ± {error:.3f}",
+            )
             printed = "" if published.error is None else f" ± {published.error:.3f}"
             lines.append(f"| {' | '.join(cells)} | {published.rate:.3f}{printed} |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run")
     runner.add_argument("probes", nargs="+", choices=list(PROBES))

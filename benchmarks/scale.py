@@ -1,14 +1,16 @@
-"""A learned deep kernel with 999 permutations up to 100,000 + 100,000 points, against the arithmetic of its tiles.
+"""A learned deep kernel with 999 permutations up to 100,000 + 100,000 points, against the
+arithmetic of its tiles.
 
     python benchmarks/scale.py run [--sizes 5000 10000 20000 50000 100000]
     python benchmarks/scale.py table [--write]         from the stored results; --write puts it into docs/performance.md
 
-Every size is a fresh single-thread process: fit `mmd_d()` on n + n points of HDGM-D (d = 10), test it on n + n others.
-The roofline is measured in that process, before and after the test: a loop that does nothing but the two matrix
-products, the two exponentials and the multiplication of a tile, in place, on tiles of the size and widths that the
-test uses, times the tiles on and above the diagonal. `share` is roofline / test: 1 would be a test whose sums, bins,
-bounds, permutations and Python cost nothing. Other work on the machine slows both, so shares and exponents are to be
-read, not seconds. Each size is one line in results/scale.jsonl; the table takes the last line of each.
+Every size is a fresh single-thread process: fit `mmd_d()` on n + n points of HDGM-D (d = 10), test
+it on n + n others. The roofline is measured in that process, before and after the test: a loop that
+does nothing but the two matrix products, the two exponentials and the multiplication of a tile, in
+place, on tiles of the size and widths that the test uses, times the tiles on and above the
+diagonal. `share` is roofline / test: 1 would be a test whose sums, bins, bounds, permutations and
+Python cost nothing. Other work on the machine slows both, so shares and exponents are to be read,
+not seconds. Each size is one line in results/scale.jsonl; the table takes the last line of each.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _measure import append, exponent, forget_peak, in_fresh_process, peak_bytes, read, stamp, write_between
+from _measure import (
+    append,
+    exponent,
+    forget_peak,
+    in_fresh_process,
+    peak_bytes,
+    read,
+    stamp,
+    write_between,
+)
 
 import twosample
 from twosample._products import DEFAULT_MEMORY, tile_rows
@@ -33,13 +44,16 @@ DIMENSION = 10
 
 
 def roofline(rows, widths, *, seconds=2.0):
-    """CPU seconds for each value of a deep kernel's tile, and the throughput of its two kinds of work.
+    """CPU seconds for each value of a deep kernel's tile, and the throughput of its two kinds of
+    work.
 
-    `widths` are the columns of the features and of the points; the products have two more, for the squared norms.
+    `widths` are the columns of the features and of the points; the products have two more, for the
+    squared norms.
     """
     generator = torch.Generator().manual_seed(0)
     sides = [
-        [(torch.randn(rows, width + 2, generator=generator) / width) for width in widths] for _ in range(8)
+        [(torch.randn(rows, width + 2, generator=generator) / width) for width in widths]
+        for _ in range(8)
     ]  # a few different strips, so that they are read from where a test reads them
     out = [torch.empty(rows, rows) for _ in widths]
 
@@ -132,15 +146,18 @@ def run(sizes):
 
 
 HEAD = (
-    "| n = m | training, CPU s | test, CPU s | roofline, CPU s | share | peak, MiB | of it the test, MiB | p-value |\n"
+    "| n = m | training, CPU s | test, CPU s | roofline, CPU s | share | peak, MiB | of it the "
+    "test, MiB | p-value |\n"
     "|---|---|---|---|---|---|---|---|"
 )
 
 
 def line(r):
     return (
-        f"| {r['n']:,} | {r['training_seconds']:.1f} | {r['cpu_seconds']:.1f} | {r['roofline_seconds']:.1f} | "
-        f"{r['share']:.2f} | {r['peak_mebibytes']} | {r['test_mebibytes']:.0f} | {r['pvalue']:.3f} |"
+        f"| {r['n']:,} | {r['training_seconds']:.1f} | {r['cpu_seconds']:.1f} | "
+        f"{r['roofline_seconds']:.1f} | "
+        f"{r['share']:.2f} | {r['peak_mebibytes']} | {r['test_mebibytes']:.0f} | {r['pvalue']:.3f} "
+        "|"
     )
 
 
@@ -158,13 +175,18 @@ def table(records):
             HEAD,
             *map(line, last),
             "",
-            f"Growth from n = {first['n']:,} to {final['n']:,}, as powers of n: test {slopes['cpu_seconds']:.2f}, "
-            f"roofline {slopes['roofline_seconds']:.2f}, training {slopes['training_seconds']:.2f}, peak memory "
+            f"Growth from n = {first['n']:,} to {final['n']:,}, as powers of n: test "
+            f"{slopes['cpu_seconds']:.2f}, "
+            f"roofline {slopes['roofline_seconds']:.2f}, training "
+            f"{slopes['training_seconds']:.2f}, peak memory "
             f"{slopes['peak_mebibytes']:.2f}.",
-            f"Measured beside the test at n = {final['n']:,}: {final['gigaflops']:.0f} Gflop/s in the matrix products "
-            f"of a tile ({final['rows']} x {final['rows']}, {' and '.join(map(str, final['widths']))} columns), "
+            f"Measured beside the test at n = {final['n']:,}: {final['gigaflops']:.0f} Gflop/s in "
+            "the matrix products "
+            f"of a tile ({final['rows']} x {final['rows']}, "
+            f"{' and '.join(map(str, final['widths']))} columns), "
             f"{final['gigaexponentials']:.2f} billion exponentials a second.",
-            f"{final['processor']}, one thread; twosample {final['twosample']}, torch {final['torch']}, "
+            f"{final['processor']}, one thread; twosample {final['twosample']}, torch "
+            f"{final['torch']}, "
             f"Python {final['python']}, {final['date']}, load {final['load']}.",
         ]
     )
@@ -173,9 +195,13 @@ def table(records):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["run", "table", "one"], nargs="?", default="run")
-    parser.add_argument("n", type=int, nargs="?", help="of the command `one`, which `run` starts for each size")
+    parser.add_argument(
+        "n", type=int, nargs="?", help="of the command `one`, which `run` starts for each size"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/performance.md"
+    )
     options = parser.parse_args()
     if options.command == "one":
         print(json.dumps(one(options.n)))

@@ -1,4 +1,5 @@
-"""How much faster than the usual ways, in a few ratios, and whether they have become worse since the last time.
+"""How much faster than the usual ways, in a few ratios, and whether they have become worse since
+the last time.
 
     python benchmarks/summary.py [--quick]             `make bench` runs it; --quick takes a couple of minutes
 
@@ -6,10 +7,11 @@
     gather, product     a gather a permutation, one product with the Gram matrix / our bins (permutation_test.py)
     share               the arithmetic of the tiles / all of a test with a learned kernel (scale.py)
 
-In all of them more is better. Both sides of a ratio are measured one after the other in fresh single-thread processes,
-three times (once if quick), and the median ratio counts. The ratios are compared with the last ones in
-results/bench.jsonl that a processor of the same name measured, and added to them. Where one has lost more than a
-quarter, it says LOSS and ends with exit code 1; on a busy machine, run it again before you believe it.
+In all of them more is better. Both sides of a ratio are measured one after the other in fresh
+single-thread processes, three times (once if quick), and the median ratio counts. The ratios are
+compared with the last ones in results/bench.jsonl that a processor of the same name measured, and
+added to them. Where one has lost more than a quarter, it says LOSS and ends with exit code 1; on a
+busy machine, run it again before you believe it.
 """
 
 from __future__ import annotations
@@ -32,11 +34,16 @@ def ratios(quick):
     """Name and function of every ratio, each function one measurement of it."""
 
     def step(setting):
-        textbook, tiled = (in_fresh_process(training_step.__file__, kind, *setting) for kind in ("textbook", "tiled"))
+        textbook, tiled = (
+            in_fresh_process(training_step.__file__, kind, *setting)
+            for kind in ("textbook", "tiled")
+        )
         return textbook["seconds"] / tiled["seconds"]
 
     def permutations(kind, n):
-        other, ours = (in_fresh_process(permutation_test.__file__, way, n) for way in (kind, "bins"))
+        other, ours = (
+            in_fresh_process(permutation_test.__file__, way, n) for way in (kind, "bins")
+        )
         return other["seconds"] / ours["seconds"]
 
     for setting in training_step.SETTINGS[: 1 if quick else None]:
@@ -49,7 +56,12 @@ def ratios(quick):
 
 def before(records, processor):
     """The last known value of every ratio on such a processor."""
-    return {name: value for r in records if r["processor"] == processor for name, value in r["ratios"].items()}
+    return {
+        name: value
+        for r in records
+        if r["processor"] == processor
+        for name, value in r["ratios"].items()
+    }
 
 
 def compare(now, then):
@@ -63,7 +75,9 @@ def compare(now, then):
             continue
         worse = value < ALLOWED * old
         lost += [name] * worse
-        lines.append(f"| {name} | {value:.2f} | {old:.2f} | {value / old:.2f}{' LOSS' if worse else ''} |")
+        lines.append(
+            f"| {name} | {value:.2f} | {old:.2f} | {value / old:.2f}{' LOSS' if worse else ''} |"
+        )
     return lines, lost
 
 
@@ -73,7 +87,9 @@ if __name__ == "__main__":
     options = parser.parse_args()
     now = {}
     for name, measured in ratios(options.quick):
-        now[name] = round(statistics.median(measured() for _ in range(1 if options.quick else 3)), 3)
+        now[name] = round(
+            statistics.median(measured() for _ in range(1 if options.quick else 3)), 3
+        )
         print(f"{name}: {now[name]:.2f}", file=sys.stderr, flush=True)
     stamped = stamp()
     lines, lost = compare(now, before(read(STORE), stamped["processor"]))

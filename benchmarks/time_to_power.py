@@ -1,15 +1,18 @@
-"""CPU seconds until the deep kernel has the power it should have: the textbook on the paper's schedule, and ours.
+"""CPU seconds until the deep kernel has the power it should have: the textbook on the paper's
+schedule, and ours.
 
     python benchmarks/time_to_power.py run [SETTING ...] [--recipe default paper c2st-l] [--trials N]
     python benchmarks/time_to_power.py steps           measure the textbook's steps
     python benchmarks/time_to_power.py table [--write] --write puts it into docs/performance.md
 
-The textbook is plain autograd on dense matrices, 1000 full-batch epochs (images: 2000 epochs in batches of 100 + 100)
-with the starting values and learning rates of the authors' code. Its CPU time is that of at least 20 measured steps
-times their number; its power is that of our tiled step on the same schedule, whose gradients are the same
-(tests/test_time_to_power.py). "default" is `mmd_d()` as it comes, "c2st-l" our classifier test. A trial draws a
-training set, fits once and tests 100 fresh sets of its size, with 999 permutations. Every finished trial is a line in
-results/time_to_power.jsonl, so a run can be stopped and continued. One thread for each process: OMP_NUM_THREADS=1.
+The textbook is plain autograd on dense matrices, 1000 full-batch epochs (images: 2000 epochs in
+batches of 100 + 100) with the starting values and learning rates of the authors' code. Its CPU time
+is that of at least 20 measured steps times their number; its power is that of our tiled step on the
+same schedule, whose gradients are the same (tests/test_time_to_power.py). "default" is `mmd_d()` as
+it comes, "c2st-l" our classifier test. A trial draws a training set, fits once and tests 100 fresh
+sets of its size, with 999 permutations. Every finished trial is a line in
+results/time_to_power.jsonl, so a run can be stopped and continued. One thread for each process:
+OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ OURS = {"default": twosample.mmd_d, "c2st-l": twosample.c2st_l}
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set at a size, and how the authors train on it; bandwidths in the units of their data."""
+    """A data set at a size, and how the authors train on it; bandwidths in the units of their
+    data.
+    """
 
     data: str
     n: int  # points of each sample, to train and again to test
@@ -73,32 +78,49 @@ SETTINGS = {
 
 
 def pools(setting, rng):
-    """Functions that draw a training set and test sets; real data never share a row between them."""
+    """Functions that draw a training set and test sets; real data never share a row between
+    them.
+    """
     if setting.data == "blob":
         return (lambda: datasets.blob(setting.n, rng=rng),) * 2
     if setting.data == "hdgm":
         return (lambda: datasets.hdgm(setting.n, dimension=setting.dimension, rng=rng),) * 2
-    both = datasets.higgs() if setting.data == "higgs" else (datasets.mnist()[:60000], datasets.fake_mnist())
+    both = (
+        datasets.higgs()
+        if setting.data == "higgs"
+        else (datasets.mnist()[:60000], datasets.fake_mnist())
+    )
     order = [rng.permutation(len(pool)) for pool in both]
     train = tuple(pool[index[: setting.n]] for pool, index in zip(both, order, strict=True))
     rest = [index[setting.n :] for index in order]
 
     def test():
-        return tuple(pool[rng.choice(index, setting.n, replace=False)] for pool, index in zip(both, rest, strict=True))
+        return tuple(
+            pool[rng.choice(index, setting.n, replace=False)]
+            for pool, index in zip(both, rest, strict=True)
+        )
 
     return (lambda: train), test
 
 
 def paper_kernel(setting, scale):
-    """The authors' kernel at their start; `scale` is the standard deviation that our scaling divides by."""
+    """The authors' kernel at their start; `scale` is the standard deviation that our scaling
+    divides by.
+    """
     network = (
-        ConvNet(width=setting.width, normalisation="batch") if setting.data == "mnist" else MLP(width=setting.width)
+        ConvNet(width=setting.width, normalisation="batch")
+        if setting.data == "mnist"
+        else MLP(width=setting.width)
     )
-    return DeepKernel(network, Gaussian(setting.sigma_phi), Gaussian(setting.sigma_q / scale), eps=setting.eps)
+    return DeepKernel(
+        network, Gaussian(setting.sigma_phi), Gaussian(setting.sigma_q / scale), eps=setting.eps
+    )
 
 
 def unit(setting, X, Y):
-    """What our scaling divides by, in the authors' units: theirs are the raw columns, and pixels in [-1, 1]."""
+    """What our scaling divides by, in the authors' units: theirs are the raw columns, and pixels in
+    [-1, 1].
+    """
     scale = float(Scaling.of(twosample.as_samples(X, Y)).scale.mean())
     return scale / 127.5 if setting.data == "mnist" else scale
 
@@ -114,7 +136,9 @@ def make(recipe, setting, X, Y):
         scale_rate=setting.rate,
         schedule="constant",
     )
-    return TwoSampleTest(paper_kernel(setting, unit(setting, X, Y)), learning, name="mmd-d, the paper's schedule")
+    return TwoSampleTest(
+        paper_kernel(setting, unit(setting, X, Y)), learning, name="mmd-d, the paper's schedule"
+    )
 
 
 def run_trial(name, recipe, trial, tests):
@@ -189,21 +213,27 @@ def run(names, recipes, trials, tests):
 def table(records):
     """Setting, power and CPU seconds of both, ratio; then the classifier tests."""
     lines = [
-        "| setting | trials x tests | power, textbook | power, ours | difference, in standard errors | "
+        "| setting | trials x tests | power, textbook | power, ours | difference, in standard "
+        "errors | "
         "textbook, CPU s | ours, CPU s | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
     ratios = []
     for name, setting in SETTINGS.items():
         found = {recipe: of(records, name, recipe) for recipe in ("paper", "default")}
-        step = [r["step_cpu_seconds"] for r in records if r["setting"] == name and "step_cpu_seconds" in r]
+        step = [
+            r["step_cpu_seconds"]
+            for r in records
+            if r["setting"] == name and "step_cpu_seconds" in r
+        ]
         if not all(found.values()) or not step:
             continue
         ours, textbook = seconds(found["default"]), step[-1] * setting.steps
         ratios.append((textbook / ours, setting.larger))
         counts = list(dict.fromkeys(f"{len(own)} x {own[0]['tests']}" for own in found.values()))
         lines.append(
-            f"| {name} | {', '.join(counts)} | {shown(found['paper'])} | {shown(found['default'])} | "
+            f"| {name} | {', '.join(counts)} | {shown(found['paper'])} | {shown(found['default'])} "
+            "| "
             f"{difference(found['paper'], found['default']):+.1f} | {textbook:.0f} | {ours:.1f} | "
             f"{textbook / ours:.0f} |"
         )
@@ -212,14 +242,20 @@ def table(records):
         middle = np.median([ratio for ratio, _ in ratios])
         lines += [
             "",
-            f"Ratio at the median {middle:.0f}; of the larger settings (N from 3000) at least {min(larger):.0f}.",
+            f"Ratio at the median {middle:.0f}; of the larger settings (N from 3000) at least "
+            f"{min(larger):.0f}.",
         ]
-    lines += ["", "| setting | mmd-d, CPU s | c2st-l, CPU s | power, mmd-d | power, c2st-l |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| setting | mmd-d, CPU s | c2st-l, CPU s | power, mmd-d | power, c2st-l |",
+        "|---|---|---|---|---|",
+    ]
     for name in SETTINGS:
         ours, classifier = of(records, name, "default"), of(records, name, "c2st-l")
         if ours and classifier:
             lines.append(
-                f"| {name} | {seconds(ours):.1f} | {seconds(classifier):.1f} | {shown(ours)} | {shown(classifier)} |"
+                f"| {name} | {seconds(ours):.1f} | {seconds(classifier):.1f} | {shown(ours)} | "
+                f"{shown(classifier)} |"
             )
     return "\n".join(lines)
 
@@ -237,9 +273,11 @@ def shown(records):
 
 
 def power(records):
-    """The mean over trials and its standard error: that over trials, but no less than the binomial one of all tests.
+    """The mean over trials and its standard error: that over trials, but no less than the binomial
+    one of all tests.
 
-    Few trials that happen to agree would have none, so the binomial one is of a share that is never 0 or 1.
+    Few trials that happen to agree would have none, so the binomial one is of a share that is never
+    0 or 1.
     """
     rates = [r["rejections"] / r["tests"] for r in records]
     rejections, tests = (sum(r[key] for r in records) for key in ("rejections", "tests"))
@@ -255,11 +293,15 @@ def difference(textbook, ours):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command")
     runner = commands.add_parser("run")
     runner.add_argument("settings", nargs="*", default=list(SETTINGS))
-    runner.add_argument("--recipe", nargs="+", default=["default", "paper"], choices=[*OURS, "paper"])
+    runner.add_argument(
+        "--recipe", nargs="+", default=["default", "paper"], choices=[*OURS, "paper"]
+    )
     runner.add_argument("--trials", type=int)
     runner.add_argument("--tests", type=int, default=100)
     stepper = commands.add_parser("steps")

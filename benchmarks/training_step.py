@@ -1,8 +1,10 @@
-"""One training step of J, forward and backward: the tiled products against textbook autograd on dense matrices.
+"""One training step of J, forward and backward: the tiled products against textbook autograd on
+dense matrices.
 
     python benchmarks/training_step.py
 
-Each line is measured in fresh single-thread processes of the same run, so only the ratio is to be read.
+Each line is measured in fresh single-thread processes of the same run, so only the ratio is to be
+read.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ SETTINGS = [(900, 2, 50), (2000, 10, 30), (4000, 10, 30)]
 
 
 def textbook_criterion(kernel, x, y):
-    """J as it is usually written: whole matrices, distances by |a|^2 + |b|^2 - 2 ab, autograd for the rest."""
+    """J as it is usually written: whole matrices, distances by |a|^2 + |b|^2 - 2 ab, autograd for
+    the rest.
+    """
 
     def gram(a, b, phi_a, phi_b):
         raw = ((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T).clamp(min=0)
-        deep = ((phi_a**2).sum(1)[:, None] + (phi_b**2).sum(1)[None] - 2 * phi_a @ phi_b.T).clamp(min=0)
+        deep = ((phi_a**2).sum(1)[:, None] + (phi_b**2).sum(1)[None] - 2 * phi_a @ phi_b.T).clamp(
+            min=0
+        )
         q = torch.exp(-raw / (2 * torch.exp(2 * kernel.q.log_bandwidth)))
         kappa = torch.exp(-deep / (2 * torch.exp(2 * kernel.kappa.log_bandwidth)))
         eps = torch.sigmoid(kernel.logit_eps)
@@ -44,7 +50,9 @@ def one(kind, n, dimension, width):
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(n, dimension, generator=generator) for _ in range(2))
     kernel = twosample.DeepKernel(
-        twosample.MLP(dimension, width=width, generator=generator), twosample.Gaussian(0.2), twosample.Gaussian(3.0)
+        twosample.MLP(dimension, width=width, generator=generator),
+        twosample.Gaussian(0.2),
+        twosample.Gaussian(3.0),
     )
     criterion = textbook_criterion if kind == "textbook" else twosample.PowerCriterion()
 
@@ -60,17 +68,26 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(json.dumps(one(sys.argv[1], *map(int, sys.argv[2:]))))
         sys.exit()
-    print("| n = m | columns | width | textbook, CPU s | tiled, CPU s | ratio | textbook, MiB | tiled, MiB |")
+    print(
+        "| n = m | columns | width | textbook, CPU s | tiled, CPU s | ratio | textbook, MiB | "
+        "tiled, MiB |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for setting in SETTINGS:
-        textbook, tiled = (in_fresh_process(__file__, kind, *setting) for kind in ("textbook", "tiled"))
+        textbook, tiled = (
+            in_fresh_process(__file__, kind, *setting) for kind in ("textbook", "tiled")
+        )
         n, dimension, width = setting
         ratio = textbook["seconds"] / tiled["seconds"]
         print(
-            f"| {n} | {dimension} | {width} | {textbook['seconds']:.3f} | {tiled['seconds']:.3f} | {ratio:.1f} | "
+            f"| {n} | {dimension} | {width} | {textbook['seconds']:.3f} | {tiled['seconds']:.3f} | "
+            f"{ratio:.1f} | "
             f"{textbook['mebibytes']:.0f} | {tiled['mebibytes']:.0f} |",
             flush=True,
         )
     print("\nMemory of the tiled step alone (columns 10, width 30):")
     for n in (4000, 8000, 16000):
-        print(f"n = m = {n}: {in_fresh_process(__file__, 'tiled', n, 10, 30)['mebibytes']:.0f} MiB", flush=True)
+        print(
+            f"n = m = {n}: {in_fresh_process(__file__, 'tiled', n, 10, 30)['mebibytes']:.0f} MiB",
+            flush=True,
+        )

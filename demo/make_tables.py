@@ -2,8 +2,8 @@
 
 blob_p, blob_q      Blob-D of Liu et al. (2020): nine Gaussian modes on a grid; in Q each mode leans its own way.
 orders_*_month      A shop's orders, in columns whose scales differ by five orders of magnitude. Each column by itself
-                    looks nearly the same in both months. What changed: the dear orders used to be the heavy ones and
-                    no longer are, and the countries shifted a little.
+                    looks nearly the same in both months. What changed: the dear orders used to be
+                    the heavy ones and no longer are, and the countries shifted a little.
 """
 
 from __future__ import annotations
@@ -26,22 +26,39 @@ def blob(rng: np.random.Generator, *, leaning: bool) -> NDArray[np.float64]:
     modes = rng.integers(9, size=BLOB_ROWS)
     correlation = (lean[modes] if leaning else np.zeros(BLOB_ROWS)) / 0.03
     u, v = rng.normal(size=(2, BLOB_ROWS))
-    offsets = np.sqrt(0.03) * np.stack([u, correlation * u + np.sqrt(1 - correlation**2) * v], axis=1)
+    offsets = np.sqrt(0.03) * np.stack(
+        [u, correlation * u + np.sqrt(1 - correlation**2) * v], axis=1
+    )
     return np.stack([modes // 3, modes % 3], axis=1) + offsets
 
 
-def orders(rng: np.random.Generator, *, correlation: float, countries: list[float]) -> list[list[object]]:
-    """Orders whose log price and log weight correlate as given, while each by itself keeps its distribution."""
+def orders(
+    rng: np.random.Generator, *, correlation: float, countries: list[float]
+) -> list[list[object]]:
+    """Orders whose log price and log weight correlate as given, while each by itself keeps its
+    distribution.
+    """
     u, v = rng.normal(size=(2, ROWS))
     price = np.exp(9.2 + 0.6 * u)
     weight = np.exp(-0.7 + 0.5 * (correlation * u + np.sqrt(1 - correlation**2) * v))
     evening = rng.random(ROWS) < 0.6
-    hour = np.where(evening, rng.normal(19.5, 2.0, ROWS), rng.normal(11.0, 2.5, ROWS)).clip(0, 23.9).astype(int)
+    hour = (
+        np.where(evening, rng.normal(19.5, 2.0, ROWS), rng.normal(11.0, 2.5, ROWS))
+        .clip(0, 23.9)
+        .astype(int)
+    )
     country = rng.choice(COUNTRIES, size=ROWS, p=countries)
     returning = rng.random(ROWS) < 0.35
     lead_time = rng.gamma(4.0, 30_000.0, ROWS)
     return [
-        [round(price[i]), f"{weight[i]:.3f}", hour[i], country[i], str(returning[i]).lower(), round(lead_time[i])]
+        [
+            round(price[i]),
+            f"{weight[i]:.3f}",
+            hour[i],
+            country[i],
+            str(returning[i]).lower(),
+            round(lead_time[i]),
+        ]
         for i in range(ROWS)
     ]
 
@@ -59,7 +76,14 @@ def main() -> None:
     rng = np.random.default_rng(2020)
     for name, leaning in (("blob_p.csv", False), ("blob_q.csv", True)):
         write(name, ["x", "y"], [[f"{x:.4f}", f"{y:.4f}"] for x, y in blob(rng, leaning=leaning)])
-    header = ["price_cents", "weight_kg", "hour", "country", "returning_customer", "lead_time_seconds"]
+    header = [
+        "price_cents",
+        "weight_kg",
+        "hour",
+        "country",
+        "returning_customer",
+        "lead_time_seconds",
+    ]
     last = orders(rng, correlation=0.75, countries=[0.42, 0.22, 0.16, 0.12, 0.08])
     this = orders(rng, correlation=0.0, countries=[0.38, 0.23, 0.17, 0.13, 0.09])
     write("orders_last_month.csv", header, last)

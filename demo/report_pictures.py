@@ -1,8 +1,8 @@
 """Makes docs/images/report-*.png: four reports on a desktop and on a phone, in light and in dark.
 
-Run it from the root of the checkout as `python demo/report_pictures.py`, or with the names of some reports (table,
-blob, digits, compare). It takes chromium, and for the digits TWOSAMPLE_DATA, a folder with real and generated ones.
-Look at what it makes.
+Run it from the root of the checkout as `python demo/report_pictures.py`, or with the names of some
+reports (table, blob, digits, compare). It takes chromium, and for the digits TWOSAMPLE_DATA, a
+folder with real and generated ones. Look at what it makes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,19 @@ def blob(page: Path) -> None:
 def digits(page: Path) -> None:
     """Write that of images."""
     rng = np.random.default_rng(0)
-    X, Y = (images[rng.permutation(len(images))[:400]] for images in (datasets.mnist(), datasets.fake_mnist()))
+    X, Y = (
+        images[rng.permutation(len(images))[:400]]
+        for images in (datasets.mnist(), datasets.fake_mnist())
+    )
     result = twosample.two_sample_test(X, Y, twosample.mmd_d(steps=60), rng=0)
     result.report(page, names=("real digits", "generated digits"), rng=0)
 
 
 def compare(page: Path) -> None:
     """Write that of a comparison."""
-    last, this = (pl.read_csv(ROOT / "demo" / f"orders_{month}_month.csv") for month in ("last", "this"))
+    last, this = (
+        pl.read_csv(ROOT / "demo" / f"orders_{month}_month.csv") for month in ("last", "this")
+    )
     weeks = {f"this month, week {k + 1}": this[150 * k : 150 * (k + 1)] for k in range(4)}
     found = twosample.compare(last[:400], {"last month, week 4": last[400:], **weeks}, rng=0)
     found.report(page, reference="last month, weeks 1 to 3", rng=0)
@@ -75,7 +80,9 @@ def main(names: list[str]) -> None:
                     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
                     page.close()
                     target = ROOT / "docs" / "images" / f"report-{name}-{place}-{theme}.png"
-                    picture.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(target, optimize=True)
+                    picture.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(
+                        target, optimize=True
+                    )
                     print(target.relative_to(ROOT), f"{target.stat().st_size / 1000:.0f} kB")
         browser.close()
 

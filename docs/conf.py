@@ -15,10 +15,18 @@ author = "The twosample authors"
 copyright = "the twosample authors; BSD-3-Clause"
 version = release = twosample.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc", "myst_parser"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_parser",
+]
 source_suffix = {".md": "markdown"}
 highlight_language = "none"  # blocks without a language are shell lines, formulas and tables
-default_role = "py:obj"  # `name` in a docstring: a link where there is something of that name, else code
+default_role = (
+    "py:obj"  # `name` in a docstring: a link where there is something of that name, else code
+)
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -71,11 +79,15 @@ def copy_mathjax(app: Any, error: Exception | None) -> None:
 
 def as_markup(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are written for people: |x - y| is a distance there, not a substitution."""
-    lines[:] = [re.sub(r"(?<!`)\|(?!`)", r"\\|", line) if ">>>" not in line else line for line in lines]
+    lines[:] = [
+        re.sub(r"(?<!`)\|(?!`)", r"\\|", line) if ">>>" not in line else line for line in lines
+    ]
 
 
 def without_last_line(app: Any, page: str, source: list[str]) -> None:
-    """Examples end with an empty line, where doctest looks for the end of what is printed; readers need none."""
+    """Examples end with an empty line, where doctest looks for the end of what is printed; readers
+    need none.
+    """
     source[0] = re.sub(r"\n\n```$", "\n```", source[0], flags=re.MULTILINE)
 
 

@@ -21,7 +21,9 @@ ACCEPTED, REFUSED = "accepted", "refused"
 
 @dataclass(frozen=True)
 class Case:
-    """Something malformed, or nearly so: how it was made, the files that it needs, and what else it takes."""
+    """Something malformed, or nearly so: how it was made, the files that it needs, and what else it
+    takes.
+    """
 
     kind: str
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -29,13 +31,17 @@ class Case:
 
 
 class Door(Protocol):
-    """A way into the library: it makes cases of its own kind and judges how the library takes them."""
+    """A way into the library: it makes cases of its own kind and judges how the library takes
+    them.
+    """
 
     def case(self, rng: np.random.Generator) -> Case:
         """A new case."""
 
     def judge(self, case: Case) -> str:
-        """How it ended; anything raised is a fault of the library. The files of the case are where it runs."""
+        """How it ended; anything raised is a fault of the library. The files of the case are where
+        it runs.
+        """
 
 
 class Fault(Exception):
@@ -54,13 +60,18 @@ def check(right: object, message: str) -> None:
 
 
 def check_sentence(message: str, *names: str) -> None:
-    """Refusals are sentences: one line, with an end, without the insides of a program, that names what it is about."""
+    """Refusals are sentences: one line, with an end, without the insides of a program, that names
+    what it is about.
+    """
     for what, bad in (
         ("is empty", not message.strip()),
         ("has several lines", "\n" in message.strip()),
         ("has no end", message.strip()[-1:] not in (".", "?", ")")),
         ("is endless", len(message) > 1500),
-        ("shows the insides", re.search(r"Traceback|at 0x[0-9a-f]+|\.(py|rs)\b:?\d*|panicked|[a-z]Error\(", message)),
+        (
+            "shows the insides",
+            re.search(r"Traceback|at 0x[0-9a-f]+|\.(py|rs)\b:?\d*|panicked|[a-z]Error\(", message),
+        ),
         ("shows control characters", re.search(r"[\x00-\x08\x0b-\x1f\x7f]", message)),
     ):
         if bad:
@@ -71,7 +82,9 @@ def check_sentence(message: str, *names: str) -> None:
 
 @contextmanager
 def only_our_warnings() -> Iterator[None]:
-    """Warnings of the library are part of an answer; those of others are for programmers, and a fault."""
+    """Warnings of the library are part of an answer; those of others are for programmers, and a
+    fault.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in (InputWarning, TrainingWarning):

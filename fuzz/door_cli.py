@@ -1,7 +1,9 @@
-"""The command line: words in any order, options with odd values, files that are not what they should be.
+"""The command line: words in any order, options with odd values, files that are not what they
+should be.
 
-Which commands and options there are is asked of the application itself, so new ones are fuzzed too. Most cases run in
-this process, some in one of their own. A verdict must be that of the library for the same files.
+Which commands and options there are is asked of the application itself, so new ones are fuzzed too.
+Most cases run in this process, some in one of their own. A verdict must be that of the library for
+the same files.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ import twosample
 from twosample._cli import main as cli
 from twosample._files.formats import read
 
-METHODS = ["mmd-median"] * 30 + ["auto", "mmd-mkl", "mmd-x", "", "MMD-D", "mmd_median", "c2st", "me "]
+METHODS = ["mmd-median"] * 30 + [
+    "auto",
+    "mmd-mkl",
+    "mmd-x",
+    "",
+    "MMD-D",
+    "mmd_median",
+    "c2st",
+    "me ",
+]
 WHOLE = [
     "0",
     "-1",
@@ -86,11 +97,19 @@ SCHEDULERS = ["", "tcp://", "tcp://127.0.0.1:1", "x", "tcp://127.0.0.1:99999", "
 EXPERIMENTS = ["", "nothing", "../x", "blob-", "--", "é"]
 """None that exists, or it would run."""
 
-SAFE = {"list", "status", "table", "figure", "pages"}  # what of `bench` neither runs for hours nor downloads
+SAFE = {
+    "list",
+    "status",
+    "table",
+    "figure",
+    "pages",
+}  # what of `bench` neither runs for hours nor downloads
 
 
 def _good_files() -> dict[str, bytes]:
-    """Small files that are right, by name: two samples that differ and one like the first, in several formats."""
+    """Small files that are right, by name: two samples that differ and one like the first, in
+    several formats.
+    """
     rng, made = np.random.default_rng(1), {}
     for name, shift in (("good", 0.0), ("again", 0.0), ("other", 3.0)):
         table = pl.DataFrame(
@@ -104,7 +123,9 @@ def _good_files() -> dict[str, bytes]:
         table.write_parquet(f"{name}.parquet")
         np.save(f"{name}.npy", table["size"].to_numpy()[:, None])
         np.savez(f"{name}.npz", data=table["size"].to_numpy()[:, None])
-    fitted = twosample.mmd_median(permutations=19).fit(pl.read_csv("good.csv"), pl.read_csv("other.csv"), rng=0)
+    fitted = twosample.mmd_median(permutations=19).fit(
+        pl.read_csv("good.csv"), pl.read_csv("other.csv"), rng=0
+    )
     fitted.save("kernel.safetensors")
     for file in sorted(Path().glob("*.*")):
         made[file.name] = file.read_bytes()
@@ -129,7 +150,10 @@ class Door:
                 "nonsense",
                 data=(
                     "here",
-                    [pick(rng, [*FIELDS, "test", "--help", "-q", "--version"]) for _ in range(int(rng.integers(4)))],
+                    [
+                        pick(rng, [*FIELDS, "test", "--help", "-q", "--version"])
+                        for _ in range(int(rng.integers(4)))
+                    ],
                 ),
             )
         path = pick(
@@ -137,11 +161,15 @@ class Door:
             [
                 each
                 for each in self.commands
-                for _ in range(20 if each[0] in ("test", "apply", "compare") else 1 + 4 * (each[0] != "bench"))
+                for _ in range(
+                    20 if each[0] in ("test", "apply", "compare") else 1 + 4 * (each[0] != "bench")
+                )
             ],
         )
         words = self._words(path, bad, rng)
-        where = "apart" if rng.random() < 0.006 and not any("\0" in word for word in words) else "here"
+        where = (
+            "apart" if rng.random() < 0.006 and not any("\0" in word for word in words) else "here"
+        )
         return Case(" ".join(path), made.files if bad in words else {}, (where, words))
 
     def _words(self, path: tuple[str, ...], bad: str, rng: Rng) -> list[str]:
@@ -155,7 +183,8 @@ class Door:
         chosen = [
             each
             for each in options
-            if each.name in ("method", "permutations", "seed", "output", "as_json") and rng.random() < 0.8
+            if each.name in ("method", "permutations", "seed", "output", "as_json")
+            and rng.random() < 0.8
         ]
         chosen += [pick(rng, options) for _ in range(int(rng.integers(0, 4))) if options]
         for each in chosen:
@@ -213,7 +242,17 @@ class Door:
             return pick(rng, WHOLE if option.metavar == "NUMBER" else PARTS)
         return pick(
             rng,
-            ["size", "kind", "count", "size,kind", "size=number", "kind=category", "size:category", "none", *FIELDS],
+            [
+                "size",
+                "kind",
+                "count",
+                "size,kind",
+                "size=number",
+                "kind=category",
+                "size:category",
+                "none",
+                *FIELDS,
+            ],
         )
 
     def judge(self, case: Case) -> str:
@@ -230,8 +269,14 @@ class Door:
             if line.startswith(("error: ", "warning: ")):
                 check_sentence(line)
         if status == 2:
-            check(said.startswith(("error: ", "Usage: ", "warning: ", "Error")), f"no sentence: {said!r}")
-            check(shown == "" or not words or words == ["bench"], f"status 2, but an output: {shown[:200]!r}")
+            check(
+                said.startswith(("error: ", "Usage: ", "warning: ", "Error")),
+                f"no sentence: {said!r}",
+            )
+            check(
+                shown == "" or not words or words == ["bench"],
+                f"status 2, but an output: {shown[:200]!r}",
+            )
             return REFUSED
         check_answer(shown, words)
         return ACCEPTED
@@ -250,7 +295,11 @@ def _apart(words: list[str]) -> tuple[int, str, str]:
         timeout=120,
         env=os.environ | {"COLUMNS": "80"},
     )
-    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    return (
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
@@ -293,7 +342,11 @@ def check_answer(shown: str, words: list[str]) -> None:
     options = dict(zip(rest[::2], rest[1::2], strict=False)) if len(rest) % 2 == 0 else {}
     rest = [word for word in rest if word != "--json"]
     options = dict(zip(rest[::2], rest[1::2], strict=False))
-    if words[0] == "test" and set(options) == {"--method", "--permutations", "--seed"} and len(rest) == 6:
+    if (
+        words[0] == "test"
+        and set(options) == {"--method", "--permutations", "--seed"}
+        and len(rest) == 6
+    ):
         data = [read(file) for file in files]
         check_same(record, data, options)
 
@@ -303,5 +356,10 @@ def check_same(record: dict[str, Any], data: list[Any], options: dict[str, str])
     permutations, seed = int(options["--permutations"]), int(options["--seed"])
     with __import__("warnings").catch_warnings():
         __import__("warnings").simplefilter("ignore")
-        result = twosample.two_sample_test(*data, options["--method"], permutations=permutations, rng=seed)
-    check((record["pvalue"], record["statistic"]) == (result.pvalue, result.statistic), f"another verdict: {record}")
+        result = twosample.two_sample_test(
+            *data, options["--method"], permutations=permutations, rng=seed
+        )
+    check(
+        (record["pvalue"], record["statistic"]) == (result.pvalue, result.statistic),
+        f"another verdict: {record}",
+    )

@@ -1,6 +1,8 @@
-"""Fitted tests in files: damage must be noticed, and a forgery with a right checksum refused or tested with.
+"""Fitted tests in files: damage must be noticed, and a forgery with a right checksum refused or
+tested with.
 
-The oracle is the file as it was saved: whatever loads and says the same must give the same result, to the bit.
+The oracle is the file as it was saved: whatever loads and says the same must give the same result,
+to the bit.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ from twosample._saving import forms
 NAME = "case.safetensors"
 QUICK: dict[str, Any] = {"permutations": 19, "steps": 2}
 CLASSES = [*forms._CLASSES, "own", "same", "os.system", ""]
-ODD_PARTS = [*ODD, *CLASSES, *({"class": name} for name in CLASSES), {"class": "same", "place": "representation"}]
+ODD_PARTS = [
+    *ODD,
+    *CLASSES,
+    *({"class": name} for name in CLASSES),
+    {"class": "same", "place": "representation"},
+]
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,14 @@ def _saved(fitted: twosample.FittedTest, data: tuple[Any, Any]) -> Saved:
     Path(NAME).unlink()
     metadata = header_of(content)["__metadata__"]
     result = fitted.test(*data, rng=0)
-    return Saved(content, json.loads(metadata["twosample"]), tensors_of(content), data, result.statistic, result.pvalue)
+    return Saved(
+        content,
+        json.loads(metadata["twosample"]),
+        tensors_of(content),
+        data,
+        result.statistic,
+        result.pvalue,
+    )
 
 
 def header_of(content: bytes) -> dict[str, Any]:
@@ -91,7 +105,9 @@ def header_of(content: bytes) -> dict[str, Any]:
 
 def signed(content: bytes) -> bytes:
     """The content with its right checksum, as somebody would make it who knows how."""
-    return content.replace(b'"sha256":"' + b"0" * 64, b'"sha256":"' + hashlib.sha256(content).hexdigest().encode(), 1)
+    return content.replace(
+        b'"sha256":"' + b"0" * 64, b'"sha256":"' + hashlib.sha256(content).hexdigest().encode(), 1
+    )
 
 
 class Door:
@@ -105,7 +121,14 @@ class Door:
         number = int(rng.integers(len(self.seeds)))
         how = pick(
             rng,
-            [self._damaged, self._forged_header, self._forged_header, self._forged_tensors, self._lies, self._other],
+            [
+                self._damaged,
+                self._forged_header,
+                self._forged_header,
+                self._forged_tensors,
+                self._lies,
+                self._other,
+            ],
         )
         kind, content = how(self.seeds[number], rng)
         return Case(kind, {NAME: content}, number)
@@ -125,11 +148,15 @@ class Door:
         for _ in range(int(rng.integers(1, 3))):
             tree = altered_tree(tree, rng, ODD_PARTS)
         if rng.random() < 0.03:
-            return "forgery: deep", _file(seed.tensors, deep_json(int(pick(rng, [50, 1000, 100_000])), rng))
+            return "forgery: deep", _file(
+                seed.tensors, deep_json(int(pick(rng, [50, 1000, 100_000])), rng)
+            )
         return "forgery: header", _file(seed.tensors, json_text(tree, rng))
 
     def _forged_tensors(self, seed: Saved, rng: Rng) -> tuple[str, bytes]:
-        return "forgery: tensors", _file(altered_tensors(seed.tensors, rng), json.dumps(seed.header))
+        return "forgery: tensors", _file(
+            altered_tensors(seed.tensors, rng), json.dumps(seed.header)
+        )
 
     def _lies(self, seed: Saved, rng: Rng) -> tuple[str, bytes]:
         """A header of safetensors that does not tell what follows it, with the right checksum."""
@@ -172,7 +199,9 @@ class Door:
             "pickle": pickle.dumps({"a": 1}),
             "plain safetensors": as_bytes(seed.tensors),
             "header of another": _file(seed.tensors, json.dumps(another.header)),
-            "part of another": _file(seed.tensors, json.dumps(_crossed(seed.header, another.header, rng))),
+            "part of another": _file(
+                seed.tensors, json.dumps(_crossed(seed.header, another.header, rng))
+            ),
             "all tensors": _file({**seed.tensors, **another.tensors}, json.dumps(seed.header)),
             "noise": rng.bytes(int(rng.integers(200))),
             "brace": (int(pick(rng, NUMBERS)) % 2**64).to_bytes(8, "little") + b"{" + rng.bytes(50),
@@ -191,7 +220,9 @@ class Door:
             check_sentence(str(error), NAME)
             check(content != seed.content, "what was saved is refused")
             return REFUSED
-        check(not case.kind.startswith("damage") or content == seed.content, "damage was not noticed")
+        check(
+            not case.kind.startswith("damage") or content == seed.content, "damage was not noticed"
+        )
         try:
             with only_our_warnings():
                 result = fitted.test(*seed.data, rng=0)
@@ -200,13 +231,22 @@ class Door:
             return REFUSED
         check(0 < result.pvalue <= 1, f"p = {result.pvalue}")
         if self._same(seed, content):
-            check((result.statistic, result.pvalue) == (seed.statistic, seed.pvalue), "another result")
+            check(
+                (result.statistic, result.pvalue) == (seed.statistic, seed.pvalue), "another result"
+            )
         return ACCEPTED
 
     @staticmethod
     def _same(seed: Saved, content: bytes) -> bool:
-        header, tensors = json.loads(header_of(content)["__metadata__"]["twosample"]), tensors_of(content)
-        alike = [torch.equal(tensors[name], each) for name, each in seed.tensors.items() if name in tensors]
+        header, tensors = (
+            json.loads(header_of(content)["__metadata__"]["twosample"]),
+            tensors_of(content),
+        )
+        alike = [
+            torch.equal(tensors[name], each)
+            for name, each in seed.tensors.items()
+            if name in tensors
+        ]
         return header == seed.header and len(tensors) == len(alike) and all(alike)
 
 
@@ -216,9 +256,15 @@ def _file(tensors: dict[str, Tensor], header: str) -> bytes:
 
 def _crossed(one: Any, other: Any, rng: Rng) -> Any:
     """A tree with one branch of another."""
-    if isinstance(one, dict) and isinstance(other, dict) and (common := sorted(set(one) & set(other))):
+    if (
+        isinstance(one, dict)
+        and isinstance(other, dict)
+        and (common := sorted(set(one) & set(other)))
+    ):
         key = pick(rng, common)
-        return one | {key: other[key] if rng.random() < 0.3 else _crossed(one[key], other[key], rng)}
+        return one | {
+            key: other[key] if rng.random() < 0.3 else _crossed(one[key], other[key], rng)
+        }
     return other
 
 
@@ -231,7 +277,10 @@ def altered_tensors(tensors: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
         tensors[other].clone(),
         tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
         tensor.long() if tensor.is_floating_point() else tensor.float(),
-        *(tensor.to(kind) for kind in (torch.half, torch.bool, torch.bfloat16, torch.int8, torch.complex64)),
+        *(
+            tensor.to(kind)
+            for kind in (torch.half, torch.bool, torch.bfloat16, torch.int8, torch.complex64)
+        ),
         *(tensor * factor for factor in (torch.inf, torch.nan, 1e30, 1e300, 1e-300, 0)),
         -tensor - 1,
         flat,

@@ -1,4 +1,6 @@
-"""Files: every reader against another one, Python's own modules for text and databases, NumPy, pyarrow and Pillow."""
+"""Files: every reader against another one, Python's own modules for text and databases, NumPy,
+pyarrow and Pillow.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,45 @@ ORACLES: dict[str, Callable[[Any, Path], None]] = {
     ".npz": oracles.agrees_with_numpy,
 }
 QUERIES = [
-    *("t", "t", "t", "SELECT size, count FROM t", "SELECT * FROM t WHERE size > 1", "SELECT 1 AS a, 1 AS a", "", " "),
-    *("DROP TABLE t", "DELETE FROM t", "INSERT INTO t VALUES (1, 2, 3, 4, 5)", "SELECT", "SELECT * FROM absent", ";"),
-    *("SELECT x'00' AS a", "SELECT 1; SELECT 2", "PRAGMA table_info(t)", "SELECT 1e999 AS a", "SELECT NULL AS a"),
-    *("SELECT 9223372036854775807 AS a", "ATTACH DATABASE 'made.db' AS made", "VACUUM INTO 'made.db'", "t\0", "\ud7ff"),
+    *(
+        "t",
+        "t",
+        "t",
+        "SELECT size, count FROM t",
+        "SELECT * FROM t WHERE size > 1",
+        "SELECT 1 AS a, 1 AS a",
+        "",
+        " ",
+    ),
+    *(
+        "DROP TABLE t",
+        "DELETE FROM t",
+        "INSERT INTO t VALUES (1, 2, 3, 4, 5)",
+        "SELECT",
+        "SELECT * FROM absent",
+        ";",
+    ),
+    *(
+        "SELECT x'00' AS a",
+        "SELECT 1; SELECT 2",
+        "PRAGMA table_info(t)",
+        "SELECT 1e999 AS a",
+        "SELECT NULL AS a",
+    ),
+    *(
+        "SELECT 9223372036854775807 AS a",
+        "ATTACH DATABASE 'made.db' AS made",
+        "VACUUM INTO 'made.db'",
+        "t\0",
+        "\ud7ff",
+    ),
 ]
 
 
 def parted(name: str) -> bool:
-    """Whether it is read in parts by way of temporary files; the oracles of other kinds look at their parts."""
+    """Whether it is read in parts by way of temporary files; the oracles of other kinds look at
+    their parts.
+    """
     return name.removesuffix(".gz").endswith((".csv", ".tsv", ".jsonl", ".npz", ".db"))
 
 
@@ -55,7 +87,9 @@ class Door:
             return Case(f"db: {how}", {"case.db": content}, f"case.db::{pick(rng, QUERIES)}")
         if ending == ".png":
             names = [f"case/{number}.png" for number in range(3)]
-            others = [seed if rng.random() < 0.9 else pick(rng, self.seeds[ending]) for _ in names[1:]]
+            others = [
+                seed if rng.random() < 0.9 else pick(rng, self.seeds[ending]) for _ in names[1:]
+            ]
             return Case(f"folder: {how}", dict(zip(names, [content, *others], strict=True)), "case")
         if rng.random() < 0.02:
             how, ending = "misnamed", pick(rng, list(ORACLES))
@@ -75,7 +109,10 @@ class Door:
                 check(oracles.in_parts(case.data) is None, "refused as a whole, but not in parts")
             return REFUSED
         finally:
-            check(all(Path(file).read_bytes() == content for file, content in before.items()), "reading has written")
+            check(
+                all(Path(file).read_bytes() == content for file, content in before.items()),
+                "reading has written",
+            )
             made = [file.unlink() for file in Path().glob("made*")]
             check(not made, "reading has made a file")
         if path.is_dir():

@@ -1,7 +1,9 @@
-"""Samples in memory: arrays, tensors, lists and tables of every library with something odd about them.
+"""Samples in memory: arrays, tensors, lists and tables of every library with something odd about
+them.
 
-A sample is built from values that Python can show, so the oracle is the list of them: what is accepted must have these
-numbers, and what is refused must be refused in a sentence. Input must not be modified.
+A sample is built from values that Python can show, so the oracle is the list of them: what is
+accepted must have these numbers, and what is refused must be refused in a sentence. Input must not
+be modified.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def numbers(rng: Rng) -> Column:
         return [2**53 + int(each) for each in rng.integers(0, 9, ROWS)]
     if kind == 3:
         return [
-            float(pick(rng, [1e308, -1e308, 5e-324, 1e-310, 0.0, -0.0, 1.7976931348623157e308])) for _ in range(ROWS)
+            float(pick(rng, [1e308, -1e308, 5e-324, 1e-310, 0.0, -0.0, 1.7976931348623157e308]))
+            for _ in range(ROWS)
         ]
     if kind == 4:
         return [bool(each) for each in rng.integers(0, 2, ROWS)]
@@ -120,7 +123,19 @@ NAMES: list[Any] = [
     "%s",
     "\ud800",
 ]
-ODD_NAMES: list[Any] = [0, 1, -1, 1.5, None, math.nan, ("a", "b"), True, b"a", datetime.date(2020, 1, 1), frozenset()]
+ODD_NAMES: list[Any] = [
+    0,
+    1,
+    -1,
+    1.5,
+    None,
+    math.nan,
+    ("a", "b"),
+    True,
+    b"a",
+    datetime.date(2020, 1, 1),
+    frozenset(),
+]
 
 
 # Containers: values by column -> a sample
@@ -128,7 +143,15 @@ ODD_NAMES: list[Any] = [0, 1, -1, 1.5, None, math.nan, ("a", "b"), True, b"a", d
 
 def as_list(columns: dict[Any, Column], rng: Rng) -> Any:
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return pick(rng, [rows, [tuple(row) for row in rows], tuple(rows), [np.array(row, dtype=object) for row in rows]])
+    return pick(
+        rng,
+        [
+            rows,
+            [tuple(row) for row in rows],
+            tuple(rows),
+            [np.array(row, dtype=object) for row in rows],
+        ],
+    )
 
 
 def as_array(columns: dict[Any, Column], rng: Rng) -> Any:
@@ -168,7 +191,8 @@ def as_array(columns: dict[Any, Column], rng: Rng) -> Any:
 
 def as_tensor(columns: dict[Any, Column], rng: Rng) -> Any:
     plain = torch.tensor(
-        [[float(value) for value in row] for row in zip(*columns.values(), strict=True)], dtype=torch.float64
+        [[float(value) for value in row] for row in zip(*columns.values(), strict=True)],
+        dtype=torch.float64,
     )
     dtype = pick(
         rng,
@@ -262,7 +286,9 @@ def as_pandas(columns: dict[Any, Column], rng: Rng) -> Any:
 
 
 def as_polars(columns: dict[Any, Column], rng: Rng) -> Any:
-    table = pl.DataFrame({str(name): pl.Series(values, strict=False) for name, values in columns.items()})
+    table = pl.DataFrame(
+        {str(name): pl.Series(values, strict=False) for name, values in columns.items()}
+    )
     if table.width and rng.random() < 0.5:
         name = pick(rng, table.columns)
         dtype = pick(
@@ -369,7 +395,9 @@ def as_anything(columns: dict[Any, Column], rng: Rng) -> Any:
         lambda: [first, first[:2]],
         lambda: [[first]],
         lambda: [[[[[first]]]]],
-        lambda: np.zeros((3, 2, 2), dtype=pick(rng, ["int64", "bool", "uint8", "float64", "complex64"])),
+        lambda: np.zeros(
+            (3, 2, 2), dtype=pick(rng, ["int64", "bool", "uint8", "float64", "complex64"])
+        ),
         lambda: np.zeros((3, 2, 2, 2, 2)),
         lambda: np.zeros((2, 5, 5, pick(rng, [1, 2, 3, 4])), dtype=pick(rng, ["uint8", "float32"])),
         lambda: np.float64(3),
@@ -381,7 +409,11 @@ def as_anything(columns: dict[Any, Column], rng: Rng) -> Any:
         lambda: int,
         lambda: lambda: 0,
         lambda: np.zeros((0, 0)),
-        lambda: np.broadcast_to(1.0, (10**6, 10**6)) if rng.random() < 0.02 else np.broadcast_to(1.0, (5, 3)),
+        lambda: (
+            np.broadcast_to(1.0, (10**6, 10**6))
+            if rng.random() < 0.02
+            else np.broadcast_to(1.0, (5, 3))
+        ),
         lambda: np.full((4, 3, 3), 1e300),
         lambda: [],
         lambda: [[]],
@@ -424,7 +456,10 @@ class Door:
                 one = self._sample(kind, rng)
                 same = rng.random() < 0.7
                 other = copy.copy(one) if same else self._sample(pick(rng, list(CONTAINERS)), rng)
-            except (Exception, pl.exceptions.PanicException):  # what another library does not build is no case
+            except (
+                Exception,
+                pl.exceptions.PanicException,
+            ):  # what another library does not build is no case
                 continue
             how = "twice" if same else "and another"
             if rng.random() < 0.3:
@@ -434,7 +469,8 @@ class Door:
     @staticmethod
     def _sample(kind: str, rng: Rng) -> Any:
         named = [
-            pick(rng, NAMES) if rng.random() < 0.9 else pick(rng, ODD_NAMES) for _ in range(int(rng.integers(1, 4)))
+            pick(rng, NAMES) if rng.random() < 0.9 else pick(rng, ODD_NAMES)
+            for _ in range(int(rng.integers(1, 4)))
         ]
         return CONTAINERS[kind]({name: pick(rng, COLUMNS)(rng) for name in named}, rng)
 
@@ -453,7 +489,10 @@ class Door:
             return REFUSED
         check(repr(X) == before or "object at" in before, "the input was modified")
         for points in (samples.x, samples.y):
-            check(tuple(points.shape[1:]) == samples.schema.shape, f"points of shape {tuple(points.shape)}")
+            check(
+                tuple(points.shape[1:]) == samples.schema.shape,
+                f"points of shape {tuple(points.shape)}",
+            )
             check(bool(points.isfinite().all()), "values that are not finite")
         if not asked:
             self._compare(X, samples)
@@ -461,12 +500,17 @@ class Door:
             self._count(X, samples)
         try:
             with only_our_warnings():
-                result = twosample.two_sample_test(X, Y, "mmd-median", permutations=9, rng=0, columns=rules)
+                result = twosample.two_sample_test(
+                    X, Y, "mmd-median", permutations=9, rng=0, columns=rules
+                )
         except twosample.TwoSampleError as error:
             check_sentence(str(error))
             return REFUSED
         shuffles = result.pvalue * (len(result.null_distribution) + 1)
-        check(0 < result.pvalue <= 1 and math.isclose(shuffles, round(shuffles)), f"p = {result.pvalue}")
+        check(
+            0 < result.pvalue <= 1 and math.isclose(shuffles, round(shuffles)),
+            f"p = {result.pvalue}",
+        )
         check(math.isfinite(result.statistic), f"statistic = {result.statistic}")
         return ACCEPTED
 
@@ -480,22 +524,31 @@ class Door:
 
     @staticmethod
     def _compare(X: Any, samples: Any) -> None:
-        """The numbers of tables are those that the table gives as Python values, column by column."""
+        """The numbers of tables are those that the table gives as Python values, column by
+        column.
+        """
         if samples.schema.kind != "table":
             return
         values = python_columns(X)
         if values is None:
             return
-        check(len(values) == len(samples.schema.columns), f"{len(samples.schema.columns)} columns of {len(values)}")
+        check(
+            len(values) == len(samples.schema.columns),
+            f"{len(samples.schema.columns)} columns of {len(values)}",
+        )
         encoded, start = samples.x.T.tolist(), 0
         for column, held in zip(samples.schema.columns, values, strict=True):
             if column.kind != "category":
-                right = all(is_number(one, other) for one, other in zip(held, encoded[start], strict=True))
+                right = all(
+                    is_number(one, other) for one, other in zip(held, encoded[start], strict=True)
+                )
                 check(right, f"column {column.name}: {encoded[start]}, not {held}")
             else:
                 places = [column.levels.index(level_of(each)) for each in held]
                 marked = [
-                    [encoded[start + level][row] for level in range(len(column.levels) + 1)].index(1.0)
+                    [encoded[start + level][row] for level in range(len(column.levels) + 1)].index(
+                        1.0
+                    )
                     for row in range(len(held))
                 ]
                 check(places == marked, f"column {column.name}: levels {marked}, not {places}")
@@ -510,7 +563,9 @@ def _rules(rng: Rng) -> dict[str, Any]:
     made: dict[str, Callable[[], Any]] = {
         "keep": lambda: [pick(rng, names) for _ in range(int(rng.integers(3)))],
         "drop": lambda: pick(rng, [[pick(rng, names)], "a", ()]),
-        "kinds": lambda: {pick(rng, NAMES[:6]): pick(rng, ["number", "category", "category", "text", None])},
+        "kinds": lambda: {
+            pick(rng, NAMES[:6]): pick(rng, ["number", "category", "category", "text", None])
+        },
         "missing": lambda: pick(rng, ["error", "drop", "indicator", "mean", None]),
     }
     return {name: make() for name, make in made.items() if rng.random() < 0.5}
@@ -523,7 +578,9 @@ def is_gap(value: Any) -> bool:
 
 def is_number(value: Any, encoded: float) -> bool:
     """Whether a value became this number; pyarrow rounds decimals a little wrong."""
-    return float(value) == encoded or (isinstance(value, decimal.Decimal) and math.isclose(float(value), encoded))
+    return float(value) == encoded or (
+        isinstance(value, decimal.Decimal) and math.isclose(float(value), encoded)
+    )
 
 
 def level_of(value: Any) -> str:
@@ -534,7 +591,9 @@ def level_of(value: Any) -> str:
 
 
 def python_columns(data: Any) -> list[Column] | None:
-    """The columns of a sample as Python values, by the library that it comes from; None where there is no such way."""
+    """The columns of a sample as Python values, by the library that it comes from; None where there
+    is no such way.
+    """
     if isinstance(data, pd.DataFrame):
         return [data.iloc[:, place].tolist() for place in range(data.shape[1])]
     if isinstance(data, pl.DataFrame):
@@ -542,7 +601,11 @@ def python_columns(data: Any) -> list[Column] | None:
     if isinstance(data, pa.Table):
         return [column.to_pylist() for column in data.itercolumns()]
     if isinstance(data, np.ndarray) and data.ndim == 2:
-        return [data[:, place].tolist() for place in range(data.shape[1])] if type(data) is np.ndarray else None
+        return (
+            [data[:, place].tolist() for place in range(data.shape[1])]
+            if type(data) is np.ndarray
+            else None
+        )
     if isinstance(data, torch.Tensor) and data.ndim == 2:
         return [data[:, place].tolist() for place in range(data.shape[1])]
     return None

@@ -19,7 +19,18 @@ import numpy as np
 import polars as pl
 import pyarrow.feather
 import pyarrow.parquet
-from mutations import FIELDS, NUMBERS, ODD, Rng, altered_bytes, altered_table, altered_tree, deep_json, json_text, pick
+from mutations import (
+    FIELDS,
+    NUMBERS,
+    ODD,
+    Rng,
+    altered_bytes,
+    altered_table,
+    altered_tree,
+    deep_json,
+    json_text,
+    pick,
+)
 from PIL import Image
 
 DEMO = Path(__file__).parents[1] / "demo"
@@ -45,7 +56,14 @@ def written(write: Callable[[io.BytesIO], object]) -> bytes:
 def _arrays() -> list[np.ndarray]:
     plain = np.arange(20.0).reshape(10, 2)
     whole = np.arange(3, dtype=">i4")
-    return [plain, np.arange(96, dtype=np.uint8).reshape(6, 4, 4), np.arange(5) > 2, whole, plain.T, np.zeros((0, 2))]
+    return [
+        plain,
+        np.arange(96, dtype=np.uint8).reshape(6, 4, 4),
+        np.arange(5) > 2,
+        whole,
+        plain.T,
+        np.zeros((0, 2)),
+    ]
 
 
 def _parquet() -> list[bytes]:
@@ -56,7 +74,10 @@ def _parquet() -> list[bytes]:
         {"compression": "gzip", "row_group_size": 5},
         {"use_dictionary": False},
     ]
-    by_arrow = [written(lambda stream, o=each: pyarrow.parquet.write_table(table, stream, **o)) for each in options]
+    by_arrow = [
+        written(lambda stream, o=each: pyarrow.parquet.write_table(table, stream, **o))
+        for each in options
+    ]
     return [written(TABLE.write_parquet), *by_arrow]
 
 
@@ -72,15 +93,28 @@ def _arrow() -> list[bytes]:
 
 def _database() -> bytes:
     with sqlite3.connect(":memory:") as database:
-        database.execute("CREATE TABLE t (size REAL, count INTEGER, kind TEXT, new BOOLEAN, gap REAL)")
+        database.execute(
+            "CREATE TABLE t (size REAL, count INTEGER, kind TEXT, new BOOLEAN, gap REAL)"
+        )
         database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", TABLE.rows())
         return database.serialize()
 
 
 def _pictures() -> list[bytes]:
     grey = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
-    forms = [("PNG", "L"), ("JPEG", "L"), ("PNG", "RGB"), ("JPEG", "RGB"), ("PNG", "P"), ("PNG", "RGBA"), ("PNG", "1")]
-    return [written(lambda stream, k=kind, m=mode: grey.convert(m).save(stream, k)) for kind, mode in forms]
+    forms = [
+        ("PNG", "L"),
+        ("JPEG", "L"),
+        ("PNG", "RGB"),
+        ("JPEG", "RGB"),
+        ("PNG", "P"),
+        ("PNG", "RGBA"),
+        ("PNG", "1"),
+    ]
+    return [
+        written(lambda stream, k=kind, m=mode: grey.convert(m).save(stream, k))
+        for kind, mode in forms
+    ]
 
 
 def seeds() -> dict[str, list[bytes]]:
@@ -135,7 +169,10 @@ def altered_lines(content: bytes, rng: Rng) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         place, how = int(rng.integers(len(lines))), int(rng.integers(10))
         if how == 0:
-            lines.insert(place, pick(rng, ["", " ", "null", "[1, 2]", "3", '"x"', "{}", "[", deep_json(2000, rng)]))
+            lines.insert(
+                place,
+                pick(rng, ["", " ", "null", "[1, 2]", "3", '"x"', "{}", "[", deep_json(2000, rng)]),
+            )
         elif how == 1:
             lines.insert(place, deep_json(int(pick(rng, [20, 900, 20_000])), rng))
         elif how == 2:
@@ -144,7 +181,9 @@ def altered_lines(content: bytes, rng: Rng) -> bytes:
         else:
             with suppress(ValueError, RecursionError):
                 lines[place] = json_text(altered_tree(json.loads(lines[place]), rng, odd), rng)
-    return (pick(rng, ["\n", "\n", "\n", "\r\n", "\r"]).join(lines) + pick(rng, ["\n", ""])).encode("utf-8", "replace")
+    return (pick(rng, ["\n", "\n", "\n", "\r\n", "\r"]).join(lines) + pick(rng, ["\n", ""])).encode(
+        "utf-8", "replace"
+    )
 
 
 def _with(line: str, name: str, value: Any) -> str:
@@ -155,7 +194,9 @@ def _with(line: str, name: str, value: Any) -> str:
 
 
 def zipped_with_lies(content: bytes, ending: str, rng: Rng) -> bytes:
-    """A gzip file of something odd, in several members, with more behind it, or a bomb of some megabytes."""
+    """A gzip file of something odd, in several members, with more behind it, or a bomb of some
+    megabytes.
+    """
     inner = altered(ending.removesuffix(".gz"), content, rng)[1]
     good = gzip.compress(inner, mtime=0)
     how = int(rng.integers(6))
@@ -164,7 +205,9 @@ def zipped_with_lies(content: bytes, ending: str, rng: Rng) -> bytes:
     if how == 1:
         return gzip.compress(good, mtime=0)
     if how == 2:
-        return gzip.compress(inner[: len(inner) // 2], mtime=0) + gzip.compress(inner[len(inner) // 2 :], mtime=0)
+        return gzip.compress(inner[: len(inner) // 2], mtime=0) + gzip.compress(
+            inner[len(inner) // 2 :], mtime=0
+        )
     if how == 3 and rng.random() < 0.1:
         return gzip.compress(content + bytes(2**25), mtime=0)
     return good if how == 4 else inner
@@ -175,26 +218,88 @@ def npy_with_lies(rng: Rng) -> bytes:
     descr = pick(
         rng,
         [
-            *("'<f8'", "'<f4'", "'|u1'", "'>i8'", "'|O'", "'<U3'", "'|V8'", "[('a','<f8')]", "'<M8[D]'", "'<c16'"),
-            *("'|b1'", "'<f2'", "'<g'", "'x'", "'<f8000'", "[]", "None", "'<U999999999'", "('<f8',(2,))", "'|S0'"),
+            *(
+                "'<f8'",
+                "'<f4'",
+                "'|u1'",
+                "'>i8'",
+                "'|O'",
+                "'<U3'",
+                "'|V8'",
+                "[('a','<f8')]",
+                "'<M8[D]'",
+                "'<c16'",
+            ),
+            *(
+                "'|b1'",
+                "'<f2'",
+                "'<g'",
+                "'x'",
+                "'<f8000'",
+                "[]",
+                "None",
+                "'<U999999999'",
+                "('<f8',(2,))",
+                "'|S0'",
+            ),
         ],
     )
     number = str(pick(rng, NUMBERS))
-    shapes = ["(2, 3)", "(6,)", "()", "(0,)", "(2,-3)", f"({number},)", f"({number}, {number})", "(2.0,)", "(True,)"]
+    shapes = [
+        "(2, 3)",
+        "(6,)",
+        "()",
+        "(0,)",
+        "(2,-3)",
+        f"({number},)",
+        f"({number}, {number})",
+        "(2.0,)",
+        "(True,)",
+    ]
     shape = pick(rng, [*shapes, "[2,3]", "(" + "1," * 70 + ")", "6", "None", "(2, 3"])
     order = pick(rng, ["False", "True", "0", "None", "'F'"])
     header = f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"
     if rng.random() < 0.2:
-        others = ["{", "{}", "(" * 2000, "[" * 60_000, "__import__('os').system('true')", "{'a': 1}", "-" * 5000 + "1"]
-        header = pick(rng, [*others, header + "x", header * 2, header.replace("'shape'", "'shape', 'x'")])
+        others = [
+            "{",
+            "{}",
+            "(" * 2000,
+            "[" * 60_000,
+            "__import__('os').system('true')",
+            "{'a': 1}",
+            "-" * 5000 + "1",
+        ]
+        header = pick(
+            rng, [*others, header + "x", header * 2, header.replace("'shape'", "'shape', 'x'")]
+        )
     text = header.encode() + b" " * int(pick(rng, [0, 1, 63])) + b"\n"
-    version, width = pick(rng, [((1, 0), "<H"), ((2, 0), "<I"), ((3, 0), "<I"), ((4, 0), "<I"), ((0, 9), "<H")])
+    version, width = pick(
+        rng, [((1, 0), "<H"), ((2, 0), "<I"), ((3, 0), "<I"), ((4, 0), "<I"), ((0, 9), "<H")]
+    )
     length = len(text) if rng.random() < 0.8 else int(pick(rng, NUMBERS))
     size = struct.pack(width, length % 256 ** struct.calcsize(width))
-    return b"\x93NUMPY" + bytes(version) + size + text + np.arange(6.0).tobytes()[: int(pick(rng, [48, 48, 47, 0]))]
+    return (
+        b"\x93NUMPY"
+        + bytes(version)
+        + size
+        + text
+        + np.arange(6.0).tobytes()[: int(pick(rng, [48, 48, 47, 0]))]
+    )
 
 
-_MEMBERS = ["a.npy", "a.npy", "b", "../x.npy", "/etc/x.npy", "a/b.npy", ".npy", "", "é.npy", "a\nb.npy", "x" * 300]
+_MEMBERS = [
+    "a.npy",
+    "a.npy",
+    "b",
+    "../x.npy",
+    "/etc/x.npy",
+    "a/b.npy",
+    ".npy",
+    "",
+    "é.npy",
+    "a\nb.npy",
+    "x" * 300,
+]
 _PACKINGS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 
 
@@ -204,7 +309,10 @@ def npz_with_lies(rng: Rng) -> bytes:
     with zipfile.ZipFile(stream, "w", pick(rng, _PACKINGS)) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a name that is there already
         for _ in range(int(rng.integers(0, 3))):
-            content = pick(rng, [good, npy_with_lies(rng), b"", b"text", altered_bytes(good, rng), b"\x80\x04N."])
+            content = pick(
+                rng,
+                [good, npy_with_lies(rng), b"", b"text", altered_bytes(good, rng), b"\x80\x04N."],
+            )
             with suppress(ValueError, IndexError):
                 file.writestr(pick(rng, _MEMBERS), content)
         if rng.random() < 0.03:
@@ -214,13 +322,17 @@ def npz_with_lies(rng: Rng) -> bytes:
 
 def _bomb() -> bytes:
     header = {"descr": "|u1", "fortran_order": False, "shape": (2**40,)}
-    return written(lambda stream: np.lib.format.write_array_header_1_0(stream, header)) + bytes(2**26)
+    return written(lambda stream: np.lib.format.write_array_header_1_0(stream, header)) + bytes(
+        2**26
+    )
 
 
 def png_with_lies(seed: bytes, rng: Rng) -> bytes:
     """A picture that says it is of another size."""
     if not seed.startswith(b"\x89PNG"):
         return altered_bytes(seed, rng)
-    width, height = (int(pick(rng, [0, 1, 8, 9, 10_000, 60_000, 2**31 - 1, 2**32 - 1])) for _ in range(2))
+    width, height = (
+        int(pick(rng, [0, 1, 8, 9, 10_000, 60_000, 2**31 - 1, 2**32 - 1])) for _ in range(2)
+    )
     start = seed[:12] + b"IHDR" + struct.pack(">II", width, height) + seed[24:29]
     return start + struct.pack(">I", zlib.crc32(start[12:])) + seed[33:]

@@ -1,10 +1,12 @@
-"""The readers and `load` under atheris, which keeps the inputs that reach new lines of our code and changes those.
+"""The readers and `load` under atheris, which keeps the inputs that reach new lines of our code and
+changes those.
 
     python fuzz/guided.py reader|load FOLDER -runs=20000          adds a record to fuzz/runs.jsonl
 
-FOLDER holds what it starts from and gets what it finds; without files in it, it is filled with small right ones. A file
-that ends in anything but an answer or a sentence stops it, and is written to the working directory as crash-...
-atheris is not among our requirements: install it beside them (it is built for a few versions of Python only).
+FOLDER holds what it starts from and gets what it finds; without files in it, it is filled with
+small right ones. A file that ends in anything but an answer or a sentence stops it, and is written
+to the working directory as crash-... atheris is not among our requirements: install it beside them
+(it is built for a few versions of Python only).
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ def fill(door: str, folder: Path) -> None:
     if any(folder.iterdir()):
         return
     right = [
-        bytes([ENDINGS.index(ending)]) + file for ending, held in seeds().items() if ending in ENDINGS for file in held
+        bytes([ENDINGS.index(ending)]) + file
+        for ending, held in seeds().items()
+        if ending in ENDINGS
+        for file in held
     ]
     for number, content in enumerate(right if door == "reader" else sorted(GOOD)):
         (folder / f"seed{number}").write_bytes(content)
@@ -89,13 +94,16 @@ def main() -> None:
     if not (child := os.fork()):
         fill(door, Path(folder))
         atheris.Setup(
-            [sys.argv[0], folder, *options], lambda content: os.write(theirs, DOORS[door](content)[:1].encode())
+            [sys.argv[0], folder, *options],
+            lambda content: os.write(theirs, DOORS[door](content)[:1].encode()),
         )
         atheris.Fuzz()
     os.close(theirs)
     told = b"".join(iter(lambda: os.read(ours, 4096), b""))
     _, status, used = os.wait4(child, 0)
-    ends = {end: told.count(end[:1].encode()) for end in (ACCEPTED, REFUSED)} | ({"crash": 1} if status else {})
+    ends = {end: told.count(end[:1].encode()) for end in (ACCEPTED, REFUSED)} | (
+        {"crash": 1} if status else {}
+    )
     add_record(f"{door}, guided", 0, sum(ends.values()), ends, {}, used.ru_utime + used.ru_stime)
 
 

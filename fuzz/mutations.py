@@ -81,12 +81,21 @@ def _extend(content: bytes, rng: Rng) -> bytes:
 
 def _splice(content: bytes, rng: Rng) -> bytes:
     a, b, c = sorted(place(rng, len(content)) for _ in range(3))
-    return pick(rng, [content[:a] + content[b:], content[:b] + content[a:], content[:a] + content[b:c] + content[a:]])
+    return pick(
+        rng,
+        [
+            content[:a] + content[b:],
+            content[:b] + content[a:],
+            content[:a] + content[b:c] + content[a:],
+        ],
+    )
 
 
 def _blank(content: bytes, rng: Rng) -> bytes:
     a, b = sorted((place(rng, len(content)), place(rng, len(content))))
-    return content[:a] + pick(rng, [bytes(b - a), b"\xff" * (b - a), rng.bytes(b - a)]) + content[b:]
+    return (
+        content[:a] + pick(rng, [bytes(b - a), b"\xff" * (b - a), rng.bytes(b - a)]) + content[b:]
+    )
 
 
 def _insert(content: bytes, rng: Rng) -> bytes:
@@ -122,7 +131,10 @@ def _field(rows: list[list[str]], rng: Rng, separator: str) -> None:
 
 def _column(rows: list[list[str]], rng: Rng, separator: str) -> None:
     """A whole column of odd values, below its name."""
-    column, kinds = int(rng.integers(max(1, len(rows[0])))), [pick(rng, FIELDS) for _ in range(int(rng.integers(1, 4)))]
+    column, kinds = (
+        int(rng.integers(max(1, len(rows[0])))),
+        [pick(rng, FIELDS) for _ in range(int(rng.integers(1, 4)))],
+    )
     for row in rows[1:]:
         if column < len(row):
             row[column] = pick(rng, kinds)
@@ -135,14 +147,27 @@ def _more_or_fewer(rows: list[list[str]], rng: Rng, separator: str) -> None:
 
 def _line(rows: list[list[str]], rng: Rng, separator: str) -> None:
     where = int(rng.integers(len(rows) + 1))
-    new = pick(rng, [[], [" "], ["#a comment"], ["sep="], [""] * len(rows[0]), list(rows[0]), ["---"] * len(rows[0])])
+    new = pick(
+        rng,
+        [
+            [],
+            [" "],
+            ["#a comment"],
+            ["sep="],
+            [""] * len(rows[0]),
+            list(rows[0]),
+            ["---"] * len(rows[0]),
+        ],
+    )
     rows.insert(where, list(new))
 
 
 def _names(rows: list[list[str]], rng: Rng, separator: str) -> None:
     header = rows[0]
     if header:
-        header[int(rng.integers(len(header)))] = pick(rng, [*FIELDS, header[0], f" {header[0]}", header[0].upper()])
+        header[int(rng.integers(len(header)))] = pick(
+            rng, [*FIELDS, header[0], f" {header[0]}", header[0].upper()]
+        )
 
 
 def _wide(rows: list[list[str]], rng: Rng, separator: str) -> None:
@@ -156,7 +181,18 @@ def _few(rows: list[list[str]], rng: Rng, separator: str) -> None:
 
 
 _OF_TABLES = [_field, _field, _field, _column, _column, _more_or_fewer, _line, _names, _wide, _few]
-_ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "cp037", "utf-7", "shift_jis"]
+_ENCODINGS = [
+    "utf-8",
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-32",
+    "latin-1",
+    "cp1252",
+    "cp037",
+    "utf-7",
+    "shift_jis",
+]
 _ENDS = ["\n", "\n", "\n", "\r\n", "\r", "\n\n", "\n\r", "\u2028", "\x0b", "\x0c", "\x1e", "\x85"]
 
 

@@ -1,4 +1,6 @@
-"""The other readers: what a file says according to Python's own modules, NumPy, pyarrow and Pillow."""
+"""The other readers: what a file says according to Python's own modules, NumPy, pyarrow and
+Pillow.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def agrees_with_csv(found: pl.DataFrame, path: Path) -> None:
     text = text if "\n" in text else text.replace("\r", "\n")  # as old Macs end lines
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
     header, *body = (row for row in rows if row)
-    check(found.columns == [name.strip() for name in header], f"columns {found.columns}, not {header}")
+    check(
+        found.columns == [name.strip() for name in header], f"columns {found.columns}, not {header}"
+    )
     if len(header) == 1:  # a blank line may be a row whose value is missing
         check(len(body) <= found.height <= len(rows), f"{found.height} rows, not {len(body)}")
         return
@@ -48,7 +52,10 @@ def agrees_with_csv(found: pl.DataFrame, path: Path) -> None:
     for column, name in enumerate(found.columns):
         for number, (value, row) in enumerate(zip(found[name].to_list(), body, strict=True)):
             check(len(row) == len(header), f"row {number} has {len(row)} fields")
-            check(same(value, row[column]), f"row {number}, column {name!r}: {value!r}, not {row[column]!r}")
+            check(
+                same(value, row[column]),
+                f"row {number}, column {name!r}: {value!r}, not {row[column]!r}",
+            )
 
 
 def same(value: Any, cell: str) -> bool:
@@ -101,7 +108,10 @@ def agrees_with_pyarrow(found: pl.DataFrame, path: Path) -> None:
     """The same numbers, where pyarrow can read it too; and in parts as in one piece."""
     if path.suffix == ".parquet":
         parts = [part.read() for part in parquet_parts(path)]
-        check(not parts or pl.concat(parts).equals(found, null_equal=True), "in parts it is something else")
+        check(
+            not parts or pl.concat(parts).equals(found, null_equal=True),
+            "in parts it is something else",
+        )
     try:
         other = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else read_arrow(path)
         other.validate(full=True)
@@ -134,7 +144,9 @@ def agrees_with_numpy(found: np.ndarray, path: Path) -> None:
     except InputError as error:
         check_sentence(str(error), path.name)
         return
-    whole = np.concatenate([part.read() for part in parts]).astype(found.dtype)  # in the order of bytes of the file
+    whole = np.concatenate([part.read() for part in parts]).astype(
+        found.dtype
+    )  # in the order of bytes of the file
     check(_alike(found, whole), "in parts it is something else")
 
 
@@ -156,7 +168,10 @@ def agrees_in_parts(found: Any, data: str) -> None:
     if not parts:
         check(not rows, "in parts it has no rows")
     elif isinstance(found, np.ndarray):
-        check(_alike(found, np.concatenate(parts).astype(found.dtype)), "in parts it is something else")
+        check(
+            _alike(found, np.concatenate(parts).astype(found.dtype)),
+            "in parts it is something else",
+        )
     else:
         whole = pl.concat(parts, how="vertical_relaxed")
         check(whole.columns == found.columns, f"in parts it has the columns {whole.columns}")
@@ -164,7 +179,9 @@ def agrees_in_parts(found: Any, data: str) -> None:
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
 
 
 def agrees_with_pillow(found: np.ndarray, folder: Path) -> None:

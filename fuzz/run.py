@@ -1,12 +1,14 @@
-"""Fuzz the doors of the library: thousands of malformed inputs, each of which must end in an answer or in a sentence.
+"""Fuzz the doors of the library: thousands of malformed inputs, each of which must end in an answer
+or in a sentence.
 
     python fuzz/run.py [reader|samples|load|cli ...] [--cases N] [--seed S]    all doors, 1000 cases each, by default
     python fuzz/run.py reader --seed 3 --only 17                               one case again, with its traceback
     python fuzz/run.py --summary                                               put the records into fuzz/README.md
 
-Cases are made from their door, seed and number alone. They run in a child process, which a case may crash, fill or
-stop: it has a limit of CPU time for each case and one of memory, and another child goes on after it. What fails is
-written to fuzz/found/, with its files. Each run adds a record to fuzz/runs.jsonl.
+Cases are made from their door, seed and number alone. They run in a child process, which a case may
+crash, fill or stop: it has a limit of CPU time for each case and one of memory, and another child
+goes on after it. What fails is written to fuzz/found/, with its files. Each run adds a record to
+fuzz/runs.jsonl.
 """
 
 from __future__ import annotations
@@ -104,7 +106,12 @@ def run(door: str, cases: int, seed: int) -> dict[str, Any]:
 
 
 def add_record(
-    door: str, seed: int, cases: int, outcomes: Mapping[str, int], kinds: Mapping[str, int], seconds: float
+    door: str,
+    seed: int,
+    cases: int,
+    outcomes: Mapping[str, int],
+    kinds: Mapping[str, int],
+    seconds: float,
 ) -> dict[str, Any]:
     """Add the record of a run to fuzz/runs.jsonl, and return it."""
     record = {
@@ -117,7 +124,8 @@ def add_record(
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
-            name: version(name).partition("+")[0] for name in ("numpy", "polars", "safetensors", "torch", "typer")
+            name: version(name).partition("+")[0]
+            for name in ("numpy", "polars", "safetensors", "torch", "typer")
         }
         | {"python": platform.python_version()},
     }
@@ -127,9 +135,13 @@ def add_record(
 
 
 def stretch(door: str, seed: int, first: int, last: int) -> list[tuple[int, str, str]]:
-    """What a child tells until all is done or it is gone: (number, kind, outcome), the last of which may be a crash."""
+    """What a child tells until all is done or it is gone: (number, kind, outcome), the last of
+    which may be a crash.
+    """
     ours, theirs = multiprocessing.Pipe(duplex=False)
-    child = multiprocessing.get_context("spawn").Process(target=work, args=(door, seed, first, last, theirs))
+    child = multiprocessing.get_context("spawn").Process(
+        target=work, args=(door, seed, first, last, theirs)
+    )
     child.start()
     theirs.close()
     told: list[tuple[int, str, str]] = []
@@ -150,7 +162,9 @@ def stretch(door: str, seed: int, first: int, last: int) -> list[tuple[int, str,
         told.append((*begun, ended_by(child.exitcode or 0)))
     elif child.exitcode and not told:
         raise SystemExit(f"the door {door} does not open: exit status {child.exitcode}")
-    elif child.exitcode and told[-1][0] != last:  # while it was made, so it is a crash of the library that makes it
+    elif (
+        child.exitcode and told[-1][0] != last
+    ):  # while it was made, so it is a crash of the library that makes it
         told.append((told[-1][0] + 1, "not made", NOT_MADE))
     return told
 
@@ -173,15 +187,20 @@ def keep(door: str, seed: int, number: int, ended: str) -> None:
     for name, content in case.files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    (folder / "what.txt").write_text(f"{case.kind}\n{case.data!r}\n\n{ended}", errors="backslashreplace")
+    (folder / "what.txt").write_text(
+        f"{case.kind}\n{case.data!r}\n\n{ended}", errors="backslashreplace"
+    )
     print(
-        f"  {door} {number} ({case.kind}): {ended.strip().splitlines()[0]}\n    {ended.strip().splitlines()[-1]}"[:400]
+        f"  {door} {number} ({case.kind}): {ended.strip().splitlines()[0]}\n    "
+        f"{ended.strip().splitlines()[-1]}"[:400]
     )
 
 
 def commit() -> str:
     """The commit that was fuzzed, with a star if files had changed since."""
-    found = subprocess.run(["git", "describe", "--always", "--dirty=*"], cwd=HERE, capture_output=True, text=True)
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty=*"], cwd=HERE, capture_output=True, text=True
+    )
     return found.stdout.strip()
 
 
@@ -191,14 +210,29 @@ def commit() -> str:
 def summary() -> str:
     """What was run and what it gave, as Markdown."""
     records = [json.loads(line) for line in RUNS.read_text().splitlines()]
-    lines = ["| door | runs | cases | answered | refused | faults | CPU minutes |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| door | runs | cases | answered | refused | faults | CPU minutes |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for door in [*dict.fromkeys(record["door"] for record in records), "all"]:
         of_it = [record for record in records if door in (record["door"], "all")]
         ends = sum((Counter(record["outcomes"]) for record in of_it), Counter())
         faults = ends.total() - ends[ACCEPTED] - ends[REFUSED]
         minutes = sum(record["cpu_seconds"] for record in of_it) / 60
-        cells = [door, len(of_it), ends.total(), ends[ACCEPTED], ends[REFUSED], faults, f"{minutes:.1f}"]
-        lines.append("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells) + " |")
+        cells = [
+            door,
+            len(of_it),
+            ends.total(),
+            ends[ACCEPTED],
+            ends[REFUSED],
+            faults,
+            f"{minutes:.1f}",
+        ]
+        lines.append(
+            "| "
+            + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells)
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -234,9 +268,15 @@ def again(door: str, seed: int, number: int) -> None:
 
 
 def main() -> None:
-    os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}  # for the children
+    os.environ |= {
+        "OMP_NUM_THREADS": "1",
+        "POLARS_MAX_THREADS": "2",
+        "RUST_BACKTRACE": "0",
+    }  # for the children
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("doors", nargs="*", metavar="DOOR", help=f"{', '.join(DOORS)}; by default all")
+    parser.add_argument(
+        "doors", nargs="*", metavar="DOOR", help=f"{', '.join(DOORS)}; by default all"
+    )
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="this case alone, in this process")
@@ -253,7 +293,9 @@ def main() -> None:
             again(door, asked.seed, asked.only)
             continue
         record = run(door, asked.cases, asked.seed)
-        faults += sum(count for end, count in record["outcomes"].items() if end not in (ACCEPTED, REFUSED))
+        faults += sum(
+            count for end, count in record["outcomes"].items() if end not in (ACCEPTED, REFUSED)
+        )
         print(door, record["outcomes"], f"{record['cpu_seconds']} seconds")
     sys.exit(1 if faults else 0)
 

@@ -1,4 +1,5 @@
-"""The bank: every kernel at a small size, points to try them on, and oracles that take one pair of points at a time."""
+"""The bank: every kernel at a small size, points to try them on, and oracles that take one pair of
+points at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def points(count: int, *, columns: int = COLUMNS, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+def points(
+    count: int, *, columns: int = COLUMNS, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> Tensor:
     return torch.randn(count, columns, generator=seeded(seed), dtype=torch.float64).to(dtype)
 
 
@@ -48,7 +51,8 @@ def as_table(x: Tensor, y: Tensor) -> Samples:
 
 
 class RationalQuadratic(Kernel):
-    """1 / (1 + |x - y|^2 / s): a user's kernel, with a parameter of its own and nothing in closed form."""
+    """1 / (1 + |x - y|^2 / s): a user's kernel, with a parameter of its own and nothing in closed
+    form."""
 
     def __init__(self, scale: float = 1.5) -> None:
         super().__init__()
@@ -67,10 +71,13 @@ def network(seed: int = 0) -> MLP:
 
 
 def sum_of_many() -> WeightedSum:
-    """Members of several kinds: with networks, with two parts, without parameters, without a closed form."""
+    """Members of several kinds: with networks, with two parts, without parameters, without a closed
+    form."""
     deep = DeepKernel(network(), Gaussian(0.3), Gaussian(1.4), eps=0.3)
     scaled = ARDGaussian(widths=[0.6, 1.2, 2.4])
-    return WeightedSum([Gaussian(0.7), deep, Linear(), scaled, RationalQuadratic()], [0.5, 1.5, 0.2, 0.4, 0.3])
+    return WeightedSum(
+        [Gaussian(0.7), deep, Linear(), scaled, RationalQuadratic()], [0.5, 1.5, 0.2, 0.4, 0.3]
+    )
 
 
 def deep_by_default() -> DeepKernel:
@@ -89,17 +96,29 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "linear on features": lambda: OnFeatures(network(), Linear()),
     "deep": deep_by_default,
     "deep, linear kappa": lambda: DeepKernel(network(), Linear(), Gaussian(1.1), eps=0.3),
-    "deep, q on features": lambda: DeepKernel(network(), Gaussian(0.3), OnFeatures(network(1), Gaussian(0.5)), eps=0.2),
-    "deep, heavy tails": lambda: DeepKernel(network(), InverseMultiquadric(0.3), Laplace(1.5), eps=0.2),
-    "deep, ard q": lambda: DeepKernel(network(), Laplace(0.4), ARDGaussian(widths=[0.9, 1.1, 2.0]), eps=0.2),
+    "deep, q on features": lambda: DeepKernel(
+        network(), Gaussian(0.3), OnFeatures(network(1), Gaussian(0.5)), eps=0.2
+    ),
+    "deep, heavy tails": lambda: DeepKernel(
+        network(), InverseMultiquadric(0.3), Laplace(1.5), eps=0.2
+    ),
+    "deep, ard q": lambda: DeepKernel(
+        network(), Laplace(0.4), ARDGaussian(widths=[0.9, 1.1, 2.0]), eps=0.2
+    ),
     "sum": lambda: WeightedSum([Gaussian(0.5), Gaussian(2.0), Laplace(1.0)]),
     "sum of many": sum_of_many,
-    "deep, sum for q": lambda: DeepKernel(network(), Gaussian(0.4), WeightedSum([Gaussian(1.0), Laplace(2.0)])),
+    "deep, sum for q": lambda: DeepKernel(
+        network(), Gaussian(0.4), WeightedSum([Gaussian(1.0), Laplace(2.0)])
+    ),
     "rational quadratic": RationalQuadratic,
-    "deep, rational quadratic kappa": lambda: DeepKernel(network(), RationalQuadratic(0.2), Gaussian(1.1), eps=0.4),
+    "deep, rational quadratic kappa": lambda: DeepKernel(
+        network(), RationalQuadratic(0.2), Gaussian(1.1), eps=0.4
+    ),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
-every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+every_dtype = pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64], ids=["float32", "float64"]
+)
 
 
 def make(name: str, dtype: torch.dtype = torch.float64) -> Kernel:
@@ -118,19 +137,29 @@ def disturbed(kernel: Kernel) -> Kernel:
 
 
 def dense(kernel: Kernel, z: Tensor) -> Tensor:
-    """The kernel matrix by the textbook, differentiable by autograd: every distance from a difference."""
+    """The kernel matrix by the textbook, differentiable by autograd: every distance from a
+    difference."""
     if isinstance(kernel, Radial):
         flat = z.flatten(1)
-        squares = (flat[:, None] - flat[None]).square().sum(2) / torch.exp(kernel.log_bandwidth) ** 2
+        squares = (flat[:, None] - flat[None]).square().sum(2) / torch.exp(
+            kernel.log_bandwidth
+        ) ** 2
         if isinstance(kernel, Laplace):
             apart = squares > 0  # the root has no gradient at 0
             return torch.exp(-torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0))
-        return torch.exp(-squares / 2) if isinstance(kernel, Gaussian) else 1 / torch.sqrt(1 + squares / 2)
+        return (
+            torch.exp(-squares / 2)
+            if isinstance(kernel, Gaussian)
+            else 1 / torch.sqrt(1 + squares / 2)
+        )
     if isinstance(kernel, ARDGaussian):
         return dense(kernel.kernel, z.flatten(1) / torch.exp(kernel.log_widths))
     if isinstance(kernel, WeightedSum):
         weights = torch.exp(kernel.log_weights)
-        return sum(weight * dense(member, z) for weight, member in zip(weights, kernel.kernels, strict=True))
+        return sum(
+            weight * dense(member, z)
+            for weight, member in zip(weights, kernel.kernels, strict=True)
+        )
     if isinstance(kernel, Linear):
         return z.flatten(1) @ z.flatten(1).T
     if isinstance(kernel, OnFeatures):
@@ -143,12 +172,16 @@ def dense(kernel: Kernel, z: Tensor) -> Tensor:
 
 def naive_matrix(kernel: Kernel, z: Tensor) -> Tensor:
     """The kernel matrix, one pair of points at a time."""
-    rows = [[float(kernel(z[i : i + 1], z[j : j + 1]).detach()) for j in range(len(z))] for i in range(len(z))]
+    rows = [
+        [float(kernel(z[i : i + 1], z[j : j + 1]).detach()) for j in range(len(z))]
+        for i in range(len(z))
+    ]
     return torch.tensor(rows, dtype=torch.float64)
 
 
 def textbook_J(kernel: Kernel, x: Tensor, y: Tensor, regulariser: float = 1e-8) -> Tensor:  # noqa: N802
-    """J from the dense matrix, differentiable by plain autograd; equations (2), (4) and (5), uncentred."""
+    """J from the dense matrix, differentiable by plain autograd; equations (2), (4) and (5),
+    uncentred."""
     n, m = len(x), len(y)
     K = dense(kernel, torch.cat([x, y]))
     xx, yy, xy = K[:n, :n], K[n:, n:], K[:n, n:]
@@ -165,7 +198,8 @@ def textbook_J(kernel: Kernel, x: Tensor, y: Tensor, regulariser: float = 1e-8) 
     return mmd2 / torch.sqrt(variance + regulariser)
 
 
-# Oracles in double loops. K is the matrix of all points, `x` and `y` are the rows of it that each sample holds.
+# Oracles in double loops. K is the matrix of all points, `x` and `y` are the rows of it that each
+# sample holds.
 
 
 def mean_of(values: Iterator[float], count: int) -> float:
@@ -188,7 +222,10 @@ def naive_mmd2_biased(K: Matrix, x: Sequence[int], y: Sequence[int]) -> float:
 def naive_h(K: Matrix, x: Sequence[int], y: Sequence[int]) -> list[list[float]]:
     """H_ij of equation (2): x and y are paired in their order."""
     n = len(x)
-    return [[K[x[i]][x[j]] + K[y[i]][y[j]] - K[x[i]][y[j]] - K[x[j]][y[i]] for j in range(n)] for i in range(n)]
+    return [
+        [K[x[i]][x[j]] + K[y[i]][y[j]] - K[x[i]][y[j]] - K[x[j]][y[i]] for j in range(n)]
+        for i in range(n)
+    ]
 
 
 def naive_mmd2_paired(K: Matrix, x: Sequence[int], y: Sequence[int]) -> float:
@@ -205,7 +242,10 @@ def naive_variance(K: Matrix, x: Sequence[int], y: Sequence[int]) -> float:
 
 def naive_witness(K: Matrix, x: Sequence[int], y: Sequence[int]) -> list[float]:
     """w at the points of x, then at those of y."""
-    return [mean_of((K[i][j] for j in x), len(x)) - mean_of((K[i][j] for j in y), len(y)) for i in [*x, *y]]
+    return [
+        mean_of((K[i][j] for j in x), len(x)) - mean_of((K[i][j] for j in y), len(y))
+        for i in [*x, *y]
+    ]
 
 
 NAIVE = {"unbiased": naive_mmd2_unbiased, "biased": naive_mmd2_biased, "paired": naive_mmd2_paired}
@@ -219,7 +259,8 @@ def members(bins: Bins) -> list[list[int]]:
 
 
 def relabelled(bins: Bins, shuffle: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The points that a shuffle of the moving bins puts into X and into Y, partners at equal places."""
+    """The points that a shuffle of the moving bins puts into X and into Y, partners at equal
+    places."""
     held = members(bins)
     x = [point for bin_ in shuffle[: bins.moving_x] for point in held[bin_]]
     y = [point for bin_ in shuffle[bins.moving_x :] for point in held[bin_]]

@@ -1,4 +1,5 @@
-"""Chromium without a window, driven by its DevTools protocol through a pipe: what tests of a page need, and no more."""
+"""Chromium without a window, driven by its DevTools protocol through a pipe: what tests of a page
+need, and no more."""
 
 from __future__ import annotations
 
@@ -19,10 +20,13 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def program() -> str:
-    """The browser of this machine; without one a test is skipped, and fails where CI=true says that it must run."""
+    """The browser of this machine; without one a test is skipped, and fails where CI=true says that
+    it must run."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("there is no chromium on this machine")
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "there is no chromium on this machine"
+        )
     return found
 
 
@@ -32,10 +36,21 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         read, self._write = os.pipe()
         self._read, write = os.pipe()
-        options = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+        options = [
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ]
         options += ["--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
-        options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
-        # It reads commands from descriptor 3 and answers on 4; dash knows no descriptors of two digits, bash does.
+        options += [
+            "--disable-background-networking",
+            "--disable-component-update",
+            f"--user-data-dir={profile}",
+        ]
+        # It reads commands from descriptor 3 and answers on 4; dash knows no descriptors of two
+        # digits, bash does.
         shell = ["bash", "-c", f'exec "$@" 3<&{read} 4>&{write}', "bash", program(), *options]
         self._process = subprocess.Popen(shell, pass_fds=(read, write), stderr=subprocess.DEVNULL)
         os.close(read)
@@ -65,16 +80,31 @@ class Browser:
         line, _, self._rest = self._rest.partition(b"\0")
         return json.loads(line)
 
-    def open(self, file: Path, size: tuple[int, int] = DESKTOP, *, dark: bool = False, scripts: bool = True) -> Page:
+    def open(
+        self,
+        file: Path,
+        size: tuple[int, int] = DESKTOP,
+        *,
+        dark: bool = False,
+        scripts: bool = True,
+    ) -> Page:
         """A page that has loaded."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        page = Page(self, self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], target)
+        page = Page(
+            self,
+            self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"],
+            target,
+        )
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.send(f"{domain}.enable")
         page.send("Emulation.setScriptExecutionDisabled", value=not scripts)
         width, height = size
         page.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
         )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
@@ -105,7 +135,11 @@ class Page:
 
     def events(self, method: str) -> list[dict[str, Any]]:
         """What happened on this page."""
-        found = (e for e in self._browser.events if e.get("method") == method and e.get("sessionId") == self._session)
+        found = (
+            e
+            for e in self._browser.events
+            if e.get("method") == method and e.get("sessionId") == self._session
+        )
         return [event["params"] for event in found]
 
     def wait_for(self, method: str, seconds: float = 180) -> None:
@@ -118,7 +152,9 @@ class Page:
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -133,7 +169,11 @@ class Page:
 
     def complaints(self) -> list[Any]:
         """Errors and warnings of the console, exceptions, and what a policy has blocked."""
-        said = [e for e in self.events("Runtime.consoleAPICalled") if e["type"] in ("error", "warning", "assert")]
+        said = [
+            e
+            for e in self.events("Runtime.consoleAPICalled")
+            if e["type"] in ("error", "warning", "assert")
+        ]
         return said + self.events("Runtime.exceptionThrown") + self.events("Log.entryAdded")
 
     def requests(self) -> list[str]:
@@ -143,7 +183,9 @@ class Page:
 
     def screenshot(self, *, whole: bool = False) -> bytes:
         """The window, or the whole page, as PNG."""
-        return base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
+        return base64.b64decode(
+            self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+        )
 
     def close(self) -> None:
         """Close the tab."""

@@ -1,4 +1,5 @@
-"""Ctrl-C is tested with real signals, which processes that a shell started in the background do not hear otherwise."""
+"""Ctrl-C is tested with real signals, which processes that a shell started in the background do not
+hear otherwise."""
 
 import signal
 

@@ -1,4 +1,5 @@
-"""What holds for the code as a whole, whatever it computes. The import layers are checked by `make check`."""
+"""What holds for the code as a whole, whatever it computes. The import layers are checked by `make
+check`."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ HEAVY = [
 
 
 def run(program: str) -> str:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -52,10 +55,12 @@ def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
 
 
 def test_each_module_can_be_imported_alone():
-    # Under an empty package root, or the root would import them all. A fork each: importing torch anew takes seconds.
+    # Under an empty package root, or the root would import them all. A fork each: importing torch
+    # anew takes seconds.
     run(
         "import os, sys, types, warnings, torch, scipy.stats, narwhals\n"
-        "warnings.simplefilter('ignore', DeprecationWarning)  # of fork where torch has started threads\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)  # of fork where torch has started "
+        "threads\n"
         "root = types.ModuleType('twosample')\n"
         f"root.__path__ = [{str(SOURCE)!r}]\n"
         f"for module in {MODULES!r}:\n"
@@ -91,9 +96,13 @@ def test_no_module_imports_from_the_package_root(file):
     depth = len(file.relative_to(SOURCE).parts)
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            assert all(alias.name.split(".")[0] != "twosample" for alias in node.names), f"line {node.lineno}"
+            assert all(alias.name.split(".")[0] != "twosample" for alias in node.names), (
+                f"line {node.lineno}"
+            )
         if isinstance(node, ast.ImportFrom) and file != SOURCE / "__init__.py":
-            root = (node.level == depth and node.module is None) or (node.level == 0 and node.module == "twosample")
+            root = (node.level == depth and node.module is None) or (
+                node.level == 0 and node.module == "twosample"
+            )
             assert not root, f"line {node.lineno}"
 
 
@@ -107,12 +116,16 @@ def test_all_is_sorted_and_complete():
     rest = [name for name in twosample.__all__ if not name[0].isupper()]
     assert twosample.__all__ == sorted(constants) + sorted(classes) + sorted(rest)
     public = {
-        name for name, value in vars(twosample).items() if not name.startswith("_") and not inspect.ismodule(value)
+        name
+        for name, value in vars(twosample).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert set(twosample.__all__) - {"__version__"} == public
 
 
-@pytest.mark.parametrize("name", [name for name in twosample.__all__ if callable(getattr(twosample, name))])
+@pytest.mark.parametrize(
+    "name", [name for name in twosample.__all__ if callable(getattr(twosample, name))]
+)
 def test_every_public_name_says_what_it_is(name):
     thing = getattr(twosample, name)
     assert inspect.getdoc(thing)
@@ -124,7 +137,9 @@ def test_every_public_name_says_what_it_is(name):
             and getattr(value, "__module__", "").startswith("twosample")
             and (inspect.isfunction(value) or isinstance(value, property))
             and not inspect.getdoc(value)
-            and not any(inspect.getdoc(vars(base)[method]) for base in thing.__mro__ if method in vars(base))
+            and not any(
+                inspect.getdoc(vars(base)[method]) for base in thing.__mro__ if method in vars(base)
+            )
         ]
         assert not bare
 
@@ -147,17 +162,23 @@ def test_no_assert_no_print_no_seed_in_the_library(file):
     tree = ast.parse(file.read_text())
     above = parents(tree)
     for node in ast.walk(tree):
-        assert not isinstance(node, ast.Assert), f"assert in line {node.lineno}: raise InputError instead"
+        assert not isinstance(node, ast.Assert), (
+            f"assert in line {node.lineno}: raise InputError instead"
+        )
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             assert called != "print", f"print in line {node.lineno}"
-            assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, f"line {node.lineno}"
+            assert called not in {"torch.manual_seed", "np.random.seed", "random.seed"}, (
+                f"line {node.lineno}"
+            )
         if (
             isinstance(node, ast.Attribute)
             and ast.unparse(node.value) == "np.random"
             and isinstance(above[node], ast.Call)
         ):
-            assert above[node].func is not node or node.attr in {"default_rng", "SeedSequence"}, f"line {node.lineno}"
+            assert above[node].func is not node or node.attr in {"default_rng", "SeedSequence"}, (
+                f"line {node.lineno}"
+            )
         if isinstance(node, ast.FunctionDef):
             defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             seeded = [
@@ -208,15 +229,21 @@ def test_pins_are_exact_and_cover_the_dependencies():
     assert len(set(names)) == len(names)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = project["project"]["dependencies"] + project["build-system"]["requires"]
-    needed += [item for extra in project["project"]["optional-dependencies"].values() for item in extra]
-    assert {item.partition(">=")[0] for item in needed if not item.startswith("twosample[")} <= set(names)
+    needed += [
+        item for extra in project["project"]["optional-dependencies"].values() for item in extra
+    ]
+    assert {item.partition(">=")[0] for item in needed if not item.startswith("twosample[")} <= set(
+        names
+    )
 
 
 def test_the_demo_tables_are_what_their_script_writes(tmp_path):
     shutil.copy(ROOT / "demo" / "make_tables.py", tmp_path)
     subprocess.run([sys.executable, tmp_path / "make_tables.py"], check=True)
     written = sorted(tmp_path.glob("*.csv"))
-    assert [file.name for file in written] == sorted(file.name for file in (ROOT / "demo").glob("*.csv"))
+    assert [file.name for file in written] == sorted(
+        file.name for file in (ROOT / "demo").glob("*.csv")
+    )
     for file in written:
         assert file.read_bytes() == (ROOT / "demo" / file.name).read_bytes()
         assert file.stat().st_size < 40_000

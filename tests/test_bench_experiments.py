@@ -1,4 +1,5 @@
-"""The paper as data: numbers as they are printed, seeds, cells; and trials that are what their seeds say."""
+"""The paper as data: numbers as they are printed, seeds, cells; and trials that are what their
+seeds say."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from twosample.errors import InputError
 
 QUICK = EXPERIMENTS["quick"]
 
-needs_data = pytest.mark.skipif("TWOSAMPLE_DATA" not in os.environ, reason="TWOSAMPLE_DATA is not set")
+needs_data = pytest.mark.skipif(
+    "TWOSAMPLE_DATA" not in os.environ, reason="TWOSAMPLE_DATA is not set"
+)
 
 
 # The paper's own averages, which are not among the data
@@ -26,7 +29,10 @@ needs_data = pytest.mark.skipif("TWOSAMPLE_DATA" not in os.environ, reason="TWOS
     ("name", "averages"),
     [
         ("higgs-power", "0.395 0.283 0.497 0.506 0.564 0.579"),
-        ("higgs-level", "0.051 0.036 0.054 0.058 0.0525 0.051"),  # it prints 0.050 for MMD-O, not its rows' mean
+        (
+            "higgs-level",
+            "0.051 0.036 0.054 0.058 0.0525 0.051",
+        ),  # it prints 0.050 for MMD-O, not its rows' mean
         ("mnist-power", "0.867 0.243 0.768 0.783 0.572 0.910"),
         ("mnist-level", "0.058 0.054 0.040 0.045 0.056 0.057"),
         ("ablation", "0.553 0.658 0.581 0.597 0.628 0.529 0.646 0.704 0.727 0.761"),
@@ -42,7 +48,10 @@ def test_published_numbers_have_the_averages_that_are_printed(name, averages):
 
 def test_tables_agree_where_they_show_the_same():
     ablation = EXPERIMENTS["ablation"]
-    for row, (name, other) in {"higgs": ("higgs-power", "N=3000"), "mnist": ("mnist-power", "N=400")}.items():
+    for row, (name, other) in {
+        "higgs": ("higgs-power", "N=3000"),
+        "mnist": ("mnist-power", "N=400"),
+    }.items():
         for column, method in {"S+C": "c2st-s", "L+C": "c2st-l", "D+J": "mmd-d"}.items():
             there = EXPERIMENTS[name].expected(other, method)
             assert experiments._ABLATION[row][column] == (there.rate, None)
@@ -61,7 +70,12 @@ def test_sizes_are_those_of_one_sample():
 
 def test_every_figure_and_table_of_the_paper_is_there():
     sources = " ".join(shown.source for shown in EXPERIMENTS.values())
-    for part in ("Figure 2 a", "Figure 2 d", *(f"Figure 3 {p}" for p in "abcd"), *(f"Table {k}" for k in (1, 2, 3, 4))):
+    for part in (
+        "Figure 2 a",
+        "Figure 2 d",
+        *(f"Figure 3 {p}" for p in "abcd"),
+        *(f"Table {k}" for k in (1, 2, 3, 4)),
+    ):
         assert part in sources
     for shown in EXPERIMENTS.values():
         rows = {setting.row for setting in shown.settings}
@@ -77,7 +91,9 @@ def test_cells_that_two_tables_share_are_run_once():
     ablation = set(EXPERIMENTS["ablation"].cells())
     assert len(ablation) == 4 * len(ABLATIONS)
     assert Cell("blob-power", EXPERIMENTS["blob-power"].settings[2], "mmd-d") in ablation
-    by_n, by_d = (set(EXPERIMENTS[name].cells()) for name in ("hdgm-power", "hdgm-dimensions-power"))
+    by_n, by_d = (
+        set(EXPERIMENTS[name].cells()) for name in ("hdgm-power", "hdgm-dimensions-power")
+    )
     assert {cell.setting.name for cell in by_n & by_d} == {"N=4000"}
 
 
@@ -103,9 +119,18 @@ def test_some_cells():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: experiment("figure 4"), "there is no experiment 'figure 4'; use one of blob-power"),
-        (lambda: list(QUICK.cells(("mmd-d",))), "quick has no method 'mmd-d'; use some of mmd-median, mmd-o"),
-        (lambda: list(QUICK.cells((), ("N=1",))), "quick has no setting 'N=1'; use some of n_b=10, n_b=20"),
+        (
+            lambda: experiment("figure 4"),
+            "there is no experiment 'figure 4'; use one of blob-power",
+        ),
+        (
+            lambda: list(QUICK.cells(("mmd-d",))),
+            "quick has no method 'mmd-d'; use some of mmd-median, mmd-o",
+        ),
+        (
+            lambda: list(QUICK.cells((), ("N=1",))),
+            "quick has no setting 'N=1'; use some of n_b=10, n_b=20",
+        ),
     ],
 )
 def test_names_that_do_not_exist(call, message):
@@ -126,7 +151,11 @@ def test_a_trial_run_again_gives_the_same_bits():
     first, again = trials.run(trial), trials.run(trial)
     assert same_but_for_time(first, again)
     assert first.key == trial.key
-    assert (first.tests, first.permutations, first.sizes) == (5, 199, {"train": 90, "test": 90, "dimension": 2})
+    assert (first.tests, first.permutations, first.sizes) == (
+        5,
+        199,
+        {"train": 90, "test": 90, "dimension": 2},
+    )
     assert first.criterion is not None and first.peak_mebibytes > 10
     assert first.date == time.strftime("%Y-%m-%d")
 
@@ -151,7 +180,8 @@ def test_level_trials_draw_both_samples_from_one_law():
 
 @needs_data
 @pytest.mark.parametrize(
-    ("name", "row"), [("higgs-power", "N=3000"), ("higgs-level", "N=3000"), ("mnist-power", "N=200")]
+    ("name", "row"),
+    [("higgs-power", "N=3000"), ("higgs-level", "N=3000"), ("mnist-power", "N=200")],
 )
 def test_real_test_sets_share_no_row_with_their_training_set(name, row):
     setting = next(s for s in EXPERIMENTS[name].settings if s.row == row)

@@ -1,4 +1,5 @@
-"""The authors' setup in our parts: their units, their networks, what they train, their schedules."""
+"""The authors' setup in our parts: their units, their networks, what they train, their
+schedules."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ def data(setting: Setting, n: int) -> tuple[np.ndarray, np.ndarray]:
         return digits(n), digits(n)
     if setting.data == "hdgm":
         return datasets.hdgm(n, rng=RNG)
-    return datasets.blob(n, rng=RNG) if setting.data == "blob" else (RNG.normal(size=(n, 4)), RNG.normal(size=(n, 4)))
+    return (
+        datasets.blob(n, rng=RNG)
+        if setting.data == "blob"
+        else (RNG.normal(size=(n, 4)), RNG.normal(size=(n, 4)))
+    )
 
 
 def built(method: str, setting: Setting, n: int = 40, epochs: int = 2) -> twosample.TwoSampleTest:
@@ -78,7 +83,9 @@ def test_networks_are_as_large_as_theirs(method, setting, weights):
     ],
 )
 def test_schedules_have_their_numbers_of_steps(method, setting, steps):
-    test = authors.build(method, setting, authors.numbers(setting), *data(setting, 30), permutations=19)
+    test = authors.build(
+        method, setting, authors.numbers(setting), *data(setting, 30), permutations=19
+    )
     assert test.learning.steps == steps
     assert test.learning.schedule == "constant"
 
@@ -93,7 +100,9 @@ def test_schedules_have_their_numbers_of_steps(method, setting, steps):
     ],
 )
 def test_classifiers_take_their_numbers_of_steps(setting, steps):
-    test = authors.build("c2st-l", setting, authors.numbers(setting), *data(setting, 30), permutations=19)
+    test = authors.build(
+        "c2st-l", setting, authors.numbers(setting), *data(setting, 30), permutations=19
+    )
     epochs = test.representation.featurizer.epochs
     assert epochs.count * -(-2 * setting.n // epochs.batch) == steps and test.learning.steps == 0
 
@@ -103,7 +112,8 @@ def test_a_classifier_is_trained_in_pooled_batches():
     network = TwoLogits(nn.Linear(3, 4), image=False, epochs=Epochs(3, 8, 0.01))
     plain = copy.deepcopy(network)
     network.learn(x, y, torch.Generator().manual_seed(0))
-    # The same with two logits, cross-entropy and Adam as in any textbook; batches of 8, 8, 8, 8 and 4.
+    # The same with two logits, cross-entropy and Adam as in any textbook; batches of 8, 8, 8, 8 and
+    # 4.
     generator = torch.Generator().manual_seed(0)
     plain.start(torch.cat([x, y]), generator)
     optimiser = torch.optim.Adam(plain.parameters(), 0.01)
@@ -131,21 +141,33 @@ def s_of(kernel: twosample.Gaussian) -> float:
 def test_scales_on_the_features_of_a_classifier_start_where_theirs_do(setting):
     x, y = data(setting, 40)
     small = dataclasses.replace(setting, n=40)
-    numbers = dataclasses.replace(authors.numbers(setting), epochs=1, scale_rate=2e-5, both_rate=0.02)
+    numbers = dataclasses.replace(
+        authors.numbers(setting), epochs=1, scale_rate=2e-5, both_rate=0.02
+    )
     g, d = (
-        authors.build(column, small, numbers, x, y, permutations=19).fit(x, y, rng=0, progress=False)
+        authors.build(column, small, numbers, x, y, permutations=19).fit(
+            x, y, rng=0, progress=False
+        )
         for column in ("G+C", "D+C")
     )
     seen = g.scaling.apply(as_samples(x, y))
     features = g.representation.featurizer
     between = torch.cdist(features(seen.x), features(seen.y)).square()
-    # The first step of Adam is as long as its rate, whatever the gradient; this one is far shorter than s.
+    # The first step of Adam is as long as its rate, whatever the gradient; this one is far shorter
+    # than s.
     assert between.median() / 16 > 1e-4
-    assert abs(s_of(g.representation.kernel) - between.median() / 16) == pytest.approx(2e-5, rel=0.02)
+    assert abs(s_of(g.representation.kernel) - between.median() / 16) == pytest.approx(
+        2e-5, rel=0.02
+    )
     kappa, q = d.representation.kappa, d.representation.q.kernel
-    assert abs(math.sqrt(s_of(kappa)) - math.sqrt(numbers.both_s_phi)) == pytest.approx(0.02, rel=0.01)
+    assert abs(math.sqrt(s_of(kappa)) - math.sqrt(numbers.both_s_phi)) == pytest.approx(
+        0.02, rel=0.01
+    )
     assert abs(math.sqrt(s_of(q)) - math.sqrt(numbers.both_s_q)) == pytest.approx(0.02, rel=0.01)
-    assert d.representation.eps < 1e-9 and not built("D+C", BLOB).representation.logit_eps.requires_grad
+    assert (
+        d.representation.eps < 1e-9
+        and not built("D+C", BLOB).representation.logit_eps.requires_grad
+    )
     # The features are those of the classifier alone, which is trained once.
     classifier = features.classifier
     assert classifier.learned
@@ -162,7 +184,9 @@ def test_scales_grow_with_the_dimensions_of_hdgm():
 def test_what_the_paper_states_otherwise():
     code, text = (authors.numbers(HDGM, stated=stated) for stated in (False, True))
     assert (code.rate, text.rate) == (5e-5, 1e-5)
-    assert not authors.numbers(HIGGS).trains_s_phi and authors.numbers(HIGGS, stated=True).trains_s_phi
+    assert (
+        not authors.numbers(HIGGS).trains_s_phi and authors.numbers(HIGGS, stated=True).trains_s_phi
+    )
 
 
 def test_points_are_seen_in_their_units():
@@ -190,7 +214,9 @@ def test_scales_are_trained_as_theirs_are(trained, value):
     x, y = torch.randn(30, 2), torch.randn(30, 2) + 0.3
     (parameter,) = kernel.parameters()
     assert parameter.item() == pytest.approx(value, rel=1e-6)
-    assert kernel(x[:1], y[:1]).item() == pytest.approx(math.exp(-float((x[0] - y[0]).square().sum()) / 3), rel=1e-5)
+    assert kernel(x[:1], y[:1]).item() == pytest.approx(
+        math.exp(-float((x[0] - y[0]).square().sum()) / 3), rel=1e-5
+    )
     # The gradient is that with respect to s, or to its root: compare with differences of J.
     PowerCriterion()(kernel, x, y).backward()
     values = []
@@ -233,7 +259,10 @@ def test_two_logits_have_their_loss(image):
 
 def test_me_ascends_and_scf_stays():
     generator = torch.Generator().manual_seed(1)
-    x, y = 20 * torch.randn(300, 2, generator=generator), 30 * torch.randn(300, 2, generator=generator)
+    x, y = (
+        20 * torch.randn(300, 2, generator=generator),
+        30 * torch.randn(300, 2, generator=generator),
+    )
     units = TheirUnits(torch.zeros(2), torch.ones(2))
     drawn = twosample.MeanEmbedding(5)
     drawn.learn(x.double(), y.double(), torch.Generator().manual_seed(0))
@@ -249,7 +278,9 @@ def test_me_ascends_and_scf_stays():
 
     started = twosample.MeanEmbedding(drawn.locations.detach(), twosample.Gaussian(1.0)).double()
     median = twosample.median_bandwidth(torch.cat([x, y]))
-    author_parts._choose_width(started, [median * 2 ** (k / 8) for k in range(-12, 17)], x.double(), y.double())
+    author_parts._choose_width(
+        started, [median * 2 ** (k / 8) for k in range(-12, 17)], x.double(), y.double()
+    )
     assert statistic(me.features.double()) > statistic(started) + 1
     fresh = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(scf.features.frequencies, fresh)
@@ -271,7 +302,9 @@ def test_default_is_the_library_as_it_comes():
 
 
 def test_recipes_have_names():
-    with pytest.raises(InputError, match="there is no recipe 'ours'; use one of default, paper, stated"):
+    with pytest.raises(
+        InputError, match="there is no recipe 'ours'; use one of default, paper, stated"
+    ):
         recipes.build("mmd-d", "ours", BLOB, None, None)
 
 
@@ -280,7 +313,9 @@ def test_every_cell_of_the_catalogue_can_be_built():
     for name in ("blob", "hdgm", "higgs", "mnist"):
         setting = next(s for s in (BLOB, HDGM, HIGGS, MNIST) if s.data == name)
         X[name], Y[name] = data(setting, 30)
-    X["cifar"], Y["cifar"] = (RNG.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8) for _ in range(2))
+    X["cifar"], Y["cifar"] = (
+        RNG.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8) for _ in range(2)
+    )
     X["cifar-jpeg"], Y["cifar-jpeg"] = X["cifar"], Y["cifar"]
     for shown in EXPERIMENTS.values():
         cells = {(c.method, c.setting.data): c for c in shown.cells()}  # one size of each is enough

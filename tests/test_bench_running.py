@@ -1,4 +1,5 @@
-"""Running experiments with real processes: workers killed, drivers interrupted and killed, and going on afterwards."""
+"""Running experiments with real processes: workers killed, drivers interrupted and killed, and
+going on afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from twosample.errors import ClusterError, InputError, MissingDependency
 
 distributed = pytest.importorskip("distributed")
 
-# What distributed does itself: it closes sockets of processes that were killed whenever the collector finds them.
+# What distributed does itself: it closes sockets of processes that were killed whenever the
+# collector finds them.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -101,7 +103,8 @@ def test_what_is_there_with_enough_tests_is_not_missing():
 
 def test_time_left_is_that_of_trials_like_these():
     wanted = running.wanted(EXPERIMENTS["quick"].cells(), "default", 1, 20)
-    # 0.5 s to fit and 0.15 s for each of 10 tests at n = 90; twice as many points take twice as long.
+    # 0.5 s to fit and 0.15 s for each of 10 tests at n = 90; twice as many points take twice as
+    # long.
     seconds, unknown = running.seconds_left(wanted, [record(0)])
     assert seconds == pytest.approx(3.5 + 7.0)
     assert unknown == 2  # mmd-median has not been run
@@ -109,7 +112,8 @@ def test_time_left_is_that_of_trials_like_these():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (7200, "2 h 0 min"), (12345, "3 h 26 min")]
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (7200, "2 h 0 min"), (12345, "3 h 26 min")],
 )
 def test_durations_in_words(seconds, text):
     assert running.duration(seconds) == text
@@ -121,16 +125,22 @@ def test_durations_in_words(seconds, text):
 def test_workers_give_what_this_process_gives(client, store):
     todo = [Trial(QUICK, "default", number, 5) for number in range(3)]
     told: list[Trial] = []
-    failures = running.run(todo, store, client, local=False, done=lambda trial, outcome: told.append(trial))
+    failures = running.run(
+        todo, store, client, local=False, done=lambda trial, outcome: told.append(trial)
+    )
     assert failures == [] and sorted(t.number for t in told) == [0, 1, 2]
-    assert without_time(store.records("quick")) == without_time([trials.run(trial) for trial in todo])
+    assert without_time(store.records("quick")) == without_time(
+        [trials.run(trial) for trial in todo]
+    )
 
 
 def test_a_worker_killed_in_the_middle_of_a_trial_costs_it_another_try(client, processes, store):
     todo = [Trial(SLOW, "default", number, 5) for number in range(2)]
     victim = processes.workers[0]
     address = next(
-        w for w, info in client.scheduler_info(n_workers=-1)["workers"].items() if _pid(client, w) == victim.pid
+        w
+        for w, info in client.scheduler_info(n_workers=-1)["workers"].items()
+        if _pid(client, w) == victim.pid
     )
     at_the_time: list[int] = []
 
@@ -159,15 +169,23 @@ def _pid(client: object, address: str) -> int:
 
 
 def test_a_trial_that_fails_is_named_and_the_others_go_on(client, store):
-    bad = Trial(Cell("quick", Setting("n_b=1", "blob", 1, 2), "mmd-median"), "default", 0, 5)  # one point a sample
+    bad = Trial(
+        Cell("quick", Setting("n_b=1", "blob", 1, 2), "mmd-median"), "default", 0, 5
+    )  # one point a sample
     told = {}
     # Not bad input of the user's, which would end the run: a method that does not exist.
     unknown = Trial(QUICK._replace(method="mmd-z"), "default", 0, 5)
     good = Trial(QUICK, "default", 7, 5)
     failures = running.run(
-        [unknown, good], store, client, local=False, done=lambda t, outcome: told.setdefault(t, outcome)
+        [unknown, good],
+        store,
+        client,
+        local=False,
+        done=lambda t, outcome: told.setdefault(t, outcome),
     )
-    assert [failure.trial for failure in failures] == [unknown] and "KeyError: 'mmd-z'" in failures[0].reason
+    assert [failure.trial for failure in failures] == [unknown] and "KeyError: 'mmd-z'" in failures[
+        0
+    ].reason
     assert isinstance(told[unknown], Failure) and told[good].trial == 7
     with pytest.raises(InputError, match="1 row"):
         running.run([bad], store, client, local=False)
@@ -184,7 +202,9 @@ def test_nobody_there(store, monkeypatch):
     processes = Processes()
     try:
         with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
-            with pytest.raises(ClusterError, match=r"no worker for 1.5 s; what was finished is kept"):
+            with pytest.raises(
+                ClusterError, match=r"no worker for 1.5 s; what was finished is kept"
+            ):
                 running.run([Trial(QUICK, "default", 0, 5)], store, client, local=False)
             monkeypatch.setattr(running, "_PATIENCE", 60.0)
             threading.Timer(1.0, processes.scheduler.kill).start()
@@ -196,7 +216,10 @@ def test_nobody_there(store, monkeypatch):
 
 def test_without_dask_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'twosample\[dask\]'"), running.local_client(1):
+    with (
+        pytest.raises(MissingDependency, match=r"pip install 'twosample\[dask\]'"),
+        running.local_client(1),
+    ):
         pass
 
 
@@ -219,7 +242,9 @@ class Driver:
             "--tests",
             "30",
         ]
-        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"} | {"OMP_NUM_THREADS": "1"}
+        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"} | {
+            "OMP_NUM_THREADS": "1"
+        }
         self.store = Store(folder)
         self.process = subprocess.Popen(
             [*command, "--trials", str(trials), "--results", str(folder), *words],
@@ -232,7 +257,9 @@ class Driver:
     def after_another_record(self, signal_sent: int) -> None:
         """Send a signal to the whole group, as Ctrl-C does, once a trial has been finished."""
         before = self.count()
-        wait_for(lambda: self.count() > before or self.process.poll() is not None, "a finished trial")
+        wait_for(
+            lambda: self.count() > before or self.process.poll() is not None, "a finished trial"
+        )
         os.killpg(self.process.pid, signal_sent)
 
     def count(self) -> int:
@@ -257,17 +284,33 @@ def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes)
     driver = Driver(folder, "--workers", "1")
     before = driver.count()
     wait_for(lambda: driver.count() > before, "a finished trial")
-    environments = [Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in _members(driver.process.pid)]
+    environments = [
+        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        for pid in _members(driver.process.pid)
+    ]
     assert len(environments) > 1 and all(b"OMP_NUM_THREADS=1" in each for each in environments)
-    assert not any(part.startswith(b"MALLOC_TRIM_THRESHOLD_") for each in environments for part in each)
+    assert not any(
+        part.startswith(b"MALLOC_TRIM_THRESHOLD_") for each in environments for part in each
+    )
     driver.process.kill()  # the driver alone; its workers are not told
     driver.end()
     second = driver.count()
     assert second > first
     wait_for(lambda: not _members(driver.process.pid), "the end of its workers")
 
-    words = ["--trials", "5", "--tests", "30", "--results", str(folder), "--scheduler", processes.address]
-    done = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words])
+    words = [
+        "--trials",
+        "5",
+        "--tests",
+        "30",
+        "--results",
+        str(folder),
+        "--scheduler",
+        processes.address,
+    ]
+    done = CliRunner().invoke(
+        cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words]
+    )
     assert done.exit_code == 0, done.stderr
     assert f"quick, default: {second} of 10 trials are there." in done.stderr
     assert "[10/10]" in done.stderr and done.stderr.rstrip().endswith("0 s left")
@@ -275,7 +318,9 @@ def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes)
     assert len(found) == 10
     assert without_time(found)[:1] == without_time([trials.run(Trial(QUICK, "default", 0, 30))])
 
-    again = CliRunner().invoke(cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words])
+    again = CliRunner().invoke(
+        cli.build(), ["bench", "run", "quick", "--methods", "mmd-median", *words]
+    )
     assert (again.exit_code, again.stderr) == (0, "quick, default: 10 of 10 trials are there.\n")
 
 

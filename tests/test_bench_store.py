@@ -1,4 +1,5 @@
-"""The store of results: what is kept stays readable, whatever happens to the file or to who writes it."""
+"""The store of results: what is kept stays readable, whatever happens to the file or to who writes
+it."""
 
 from __future__ import annotations
 
@@ -49,7 +50,11 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_what_is_kept_comes_back(store):
-    kept = [record(0), record(1, criterion=None, permutations=None, peak_mebibytes=None), record(2, rejections=0)]
+    kept = [
+        record(0),
+        record(1, criterion=None, permutations=None, peak_mebibytes=None),
+        record(2, rejections=0),
+    ]
     for each in kept:
         store.append(each)
     assert store.records("quick") == kept
@@ -122,7 +127,13 @@ def test_more_tests_of_a_trial_take_the_place_of_fewer(store):
 
 
 def test_recipes_and_settings_are_apart(store):
-    for changes in ({}, {"recipe": "paper"}, {"setting": "n_b=20"}, {"method": "mmd-median"}, {"trial": 1}):
+    for changes in (
+        {},
+        {"recipe": "paper"},
+        {"setting": "n_b=20"},
+        {"method": "mmd-median"},
+        {"trial": 1},
+    ):
         store.append(record(**changes))
     assert len(store.records("quick")) == 5
 
@@ -130,7 +141,10 @@ def test_recipes_and_settings_are_apart(store):
 def test_a_folder_that_cannot_be_has_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"results cannot be written to .* choose another folder with --results"):
+        with pytest.raises(
+            InputError,
+            match=r"results cannot be written to .* choose another folder with --results",
+        ):
             Store(folder).check()
 
 

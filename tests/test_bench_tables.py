@@ -1,4 +1,5 @@
-"""Tables, figures and pages: their arithmetic, their formats, and that committed pages show committed results."""
+"""Tables, figures and pages: their arithmetic, their formats, and that committed pages show
+committed results."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def call(*words: str) -> object:
 
 
 def trials_of(experiment: str, rates: dict[str, list[int]], **changes: object) -> list[Record]:
-    """A record of 100 tests for each number of rejections, of the first method in each setting named."""
+    """A record of 100 tests for each number of rejections, of the first method in each setting
+    named."""
     method = EXPERIMENTS[experiment].methods[0]
     data = EXPERIMENTS[experiment].settings[0].data
     plain = {"experiment": experiment, "method": method, "data": data, "tests": 100} | changes
@@ -47,14 +49,18 @@ def trials_of(experiment: str, rates: dict[str, list[int]], **changes: object) -
 
 
 def entry(experiment: str, rates: dict[str, list[int]], **changes: object) -> tables.Entry:
-    (found,) = tables.entries(EXPERIMENTS[experiment], trials_of(experiment, rates, **changes), "default")
+    (found,) = tables.entries(
+        EXPERIMENTS[experiment], trials_of(experiment, rates, **changes), "default"
+    )
     return found
 
 
 # Arithmetic
 
 
-@pytest.mark.parametrize(("count", "total"), [(0, 100), (3, 100), (50, 100), (100, 100), (47, 1000)])
+@pytest.mark.parametrize(
+    ("count", "total"), [(0, 100), (3, 100), (50, 100), (100, 100), (47, 1000)]
+)
 def test_binomial_limits_are_exact(count, total):
     low, high = tables.binomial_limits(count, total, 0.95)
     if count:
@@ -77,7 +83,9 @@ def test_trials_that_agree_are_not_certain():
     found = entry("mnist-power", {"N=600": [100, 100, 100]})
     low, _ = tables.binomial_limits(300, 300, 0.6827)
     assert found.error == pytest.approx(1 - low) and 0.003 < found.error < 0.01
-    assert found.published == (1.0, 0.0) and found.published_error == pytest.approx(0.0018, abs=2e-4)
+    assert found.published == (1.0, 0.0) and found.published_error == pytest.approx(
+        0.0018, abs=2e-4
+    )
     assert found.difference == 0.0
     one = entry("mnist-power", {"N=600": [50]})
     assert one.error == pytest.approx(math.sqrt(0.25 / 100), rel=0.1)
@@ -88,7 +96,9 @@ def test_a_published_number_without_an_error_has_that_of_ten_trials_like_ours():
     found = entry("blob-power", {"n_b=40": [70, 90, 100]}, method="mmd-d")
     assert found.published == (0.985, None)
     assert found.published_error == pytest.approx(np.std([0.7, 0.9, 1.0], ddof=1) / math.sqrt(10))
-    assert found.difference == pytest.approx((found.rate - 0.985) / math.hypot(found.error, found.published_error))
+    assert found.difference == pytest.approx(
+        (found.rate - 0.985) / math.hypot(found.error, found.published_error)
+    )
 
 
 def test_beyond_two_standard_errors_is_marked(monkeypatch):
@@ -100,7 +110,9 @@ def test_beyond_two_standard_errors_is_marked(monkeypatch):
     lines = tables.table("higgs-power", records).splitlines()
     assert "| N=3000 | me | 3 x 100 | 0.410 | 0.030 | 0.197 ± 0.012 | +6.6 | ! | ? | 0.5 |" in lines
     monkeypatch.setattr(tables, "reason", lambda *_: "theirs {paper}, {paper N=1000}")
-    assert "| theirs 0.200 ± 0.031 (2 x 100), not run |" in tables.table("higgs-power", [*records, *theirs])
+    assert "| theirs 0.200 ± 0.031 (2 x 100), not run |" in tables.table(
+        "higgs-power", [*records, *theirs]
+    )
 
 
 def test_a_level_has_exact_limits_and_pools_both_nulls():
@@ -112,9 +124,18 @@ def test_a_level_has_exact_limits_and_pools_both_nulls():
 
 
 def test_cells_of_other_experiments_are_shown_where_they_belong():
-    records = [record(0, experiment="blob-power", setting="n_b=40", method="mmd-d", tests=100, rejections=98)]
+    records = [
+        record(
+            0, experiment="blob-power", setting="n_b=40", method="mmd-d", tests=100, rejections=98
+        )
+    ]
     (found,) = tables.entries(EXPERIMENTS["ablation"], records, "default")
-    assert (found.row, found.method, found.rate, found.published.rate) == ("blob", "D+J", 0.98, 0.985)
+    assert (found.row, found.method, found.rate, found.published.rate) == (
+        "blob",
+        "D+J",
+        0.98,
+        0.985,
+    )
     assert "blob-power" in tables.needed("ablation")
 
 
@@ -134,15 +155,27 @@ def test_t_tests_pair_trials_and_settings():
     for setting in ("n_b=10", "n_b=20"):
         for trial in range(4):
             for method in METHODS:
-                count = int(rng.binomial(100, 0.8 if method == "mmd-d" else 0.75 if method == "mmd-o" else 0.3))
+                count = int(
+                    rng.binomial(
+                        100, 0.8 if method == "mmd-d" else 0.75 if method == "mmd-o" else 0.3
+                    )
+                )
                 plain = {"experiment": "blob-power", "setting": setting, "method": method}
                 records.append(record(trial, tests=100, rejections=count, **plain))
     rows = {row[1]: row for row in tables.t_test_rows(records)}
-    ours, theirs = ([r.rate for r in records if r.method == method] for method in ("mmd-d", "mmd-o"))
+    ours, theirs = (
+        [r.rate for r in records if r.method == method] for method in ("mmd-d", "mmd-o")
+    )
     expected = stats.ttest_rel(ours, theirs, alternative="greater").pvalue
-    assert rows["mmd-o"][:3] == ["Blob", "mmd-o", "8"] and float(rows["mmd-o"][4]) == pytest.approx(expected, abs=5e-4)
+    assert rows["mmd-o"][:3] == ["Blob", "mmd-o", "8"] and float(rows["mmd-o"][4]) == pytest.approx(
+        expected, abs=5e-4
+    )
     assert rows["me"][5:] == ["yes", "yes"]
-    same = [record(k, experiment="blob-power", method=m, tests=100) for k in range(3) for m in ("mmd-d", "me")]
+    same = [
+        record(k, experiment="blob-power", method=m, tests=100)
+        for k in range(3)
+        for m in ("mmd-d", "me")
+    ]
     assert tables.t_test_rows(same)[0][4:6] == ["1.000", "no"]
 
 
@@ -170,7 +203,9 @@ def test_latex_has_ours_above_theirs():
 
 
 def test_unknown_names_have_sentences():
-    with pytest.raises(InputError, match="there is no format 'html'; use one of markdown, latex, csv"):
+    with pytest.raises(
+        InputError, match="there is no format 'html'; use one of markdown, latex, csv"
+    ):
         tables.table("quick", [], "html")
     with pytest.raises(InputError, match="there is no figure 'figure-9'; use one of figure-1"):
         figures.draw("figure-9", [])
@@ -179,7 +214,9 @@ def test_unknown_names_have_sentences():
 # Figures
 
 
-@pytest.mark.parametrize("name", ["figure-2", "figure-3", "higgs-power", "higgs-level", "ablation", "quick"])
+@pytest.mark.parametrize(
+    "name", ["figure-2", "figure-3", "higgs-power", "higgs-level", "ablation", "quick"]
+)
 def test_figures_are_drawn_from_what_there_is(name, tmp_path):
     pytest.importorskip("matplotlib")
     records = trials_of("blob-power", {"n_b=40": [90, 95], "n_b=100": [100, 100]}) + trials_of(
@@ -192,9 +229,13 @@ def test_figures_are_drawn_from_what_there_is(name, tmp_path):
 
 def test_a_figure_shows_ours_and_the_published_rates():
     pytest.importorskip("matplotlib")
-    (ax,) = figures.draw("higgs-power", trials_of("higgs-power", {"N=1000": [9, 8], "N=2000": [20, 22]})).axes
+    (ax,) = figures.draw(
+        "higgs-power", trials_of("higgs-power", {"N=1000": [9, 8], "N=2000": [20, 22]})
+    ).axes
     ours, published = (ax.containers[k].lines[0] for k in (0, 1))
-    assert ours.get_xdata().tolist() == [1000, 2000] and ours.get_ydata() == pytest.approx([0.085, 0.21])
+    assert ours.get_xdata().tolist() == [1000, 2000] and ours.get_ydata() == pytest.approx(
+        [0.085, 0.21]
+    )
     assert published.get_ydata()[:2] == pytest.approx([0.120, 0.165])
     assert published.get_markerfacecolor() == "none"
 
@@ -207,7 +248,9 @@ def test_without_matplotlib_there_is_a_sentence(monkeypatch):
 
 def test_a_kind_of_file_that_cannot_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    with pytest.raises(InputError, match=r"drawn.doc cannot be written: .* ends in .png, .pdf or .svg"):
+    with pytest.raises(
+        InputError, match=r"drawn.doc cannot be written: .* ends in .png, .pdf or .svg"
+    ):
         figures.save(figures.draw("quick", []), tmp_path / "drawn.doc")
 
 
@@ -218,7 +261,9 @@ def test_a_kind_of_file_that_cannot_be_drawn(tmp_path):
 def folder(tmp_path: Path) -> Path:
     store = Store(tmp_path / "results")
     store.check()
-    for each in trials_of("higgs-power", {"N=3000": [20, 25]}) + trials_of("quick", {"n_b=10": [5, 6]}):
+    for each in trials_of("higgs-power", {"N=3000": [20, 25]}) + trials_of(
+        "quick", {"n_b=10": [5, 6]}
+    ):
         store.append(each)
     return tmp_path / "results"
 
@@ -226,7 +271,9 @@ def folder(tmp_path: Path) -> Path:
 def test_tables_on_the_command_line(folder, tmp_path):
     shown = call("bench", "table", "higgs-power", "--results", folder)
     assert shown.exit_code == 0 and "| N=3000 | me | 2 x 100 | 0.225 |" in shown.stdout
-    done = call("bench", "table", "higgs-power", "--results", folder, "--write", tmp_path / "page.md")
+    done = call(
+        "bench", "table", "higgs-power", "--results", folder, "--write", tmp_path / "page.md"
+    )
     assert done.exit_code == 0 and (tmp_path / "page.md").read_text() == shown.stdout
     none = call("bench", "table", "higgs-power", "--results", folder, "--recipe", "paper")
     assert "No trials yet." in none.stdout
@@ -235,8 +282,14 @@ def test_tables_on_the_command_line(folder, tmp_path):
 def test_status_counts_trials_and_time(folder):
     shown = call("bench", "status", "--results", folder, "--trials", "2")
     assert shown.exit_code == 0
-    assert re.search(r"^higgs-power +2 of 72 trials, at least .* of CPU time left$", shown.stdout, re.MULTILINE)
-    assert re.search(r"^blob-level +0 of 96 trials, an unknown time of CPU time left$", shown.stdout, re.MULTILINE)
+    assert re.search(
+        r"^higgs-power +2 of 72 trials, at least .* of CPU time left$", shown.stdout, re.MULTILINE
+    )
+    assert re.search(
+        r"^blob-level +0 of 96 trials, an unknown time of CPU time left$",
+        shown.stdout,
+        re.MULTILINE,
+    )
 
 
 def test_list_names_every_experiment():
@@ -248,7 +301,11 @@ def test_a_broken_line_is_a_warning(folder):
     path = folder / "higgs-power.jsonl"
     path.write_text("broken\n" + path.read_text())
     done = call("bench", "table", "higgs-power", "--results", folder)
-    assert done.exit_code == 0 and "warning: " in done.stderr and "line 1 is not a whole record" in done.stderr
+    assert (
+        done.exit_code == 0
+        and "warning: " in done.stderr
+        and "line 1 is not a whole record" in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +314,10 @@ def test_a_broken_line_is_a_warning(folder):
         (["run", "nothing"], "there is no experiment 'nothing'"),
         (["run", "quick", "--recipe", "ours"], "there is no recipe 'ours'"),
         (["run", "quick", "--methods", "mmd-d"], "quick has no method 'mmd-d'"),
-        (["run", "quick", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], "leave out one of them"),
+        (
+            ["run", "quick", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"],
+            "leave out one of them",
+        ),
         (["run", "quick", "--results", __file__], "results cannot be written to"),
         (["table", "nothing"], "there is no experiment 'nothing'"),
         (["table", "quick", "--format", "html"], "there is no format 'html'"),
@@ -270,7 +330,11 @@ def test_errors_are_sentences(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = call("bench", *words)
     assert done.exit_code == 2
-    assert done.stderr.startswith("error: ") and message in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.stderr.startswith("error: ")
+        and message in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 @pytest.mark.parametrize("command", ["list", "run", "status", "table", "figure", "pages"])
@@ -287,7 +351,11 @@ def committed() -> Store:
     """The results, unless somebody is adding to them."""
     if shutil.which("git") and (ROOT / ".git").exists():
         changed = subprocess.run(
-            ["git", "status", "--porcelain", "results"], cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", "status", "--porcelain", "results"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         if changed.stdout:
             pytest.skip("there are results that are not committed")
@@ -312,14 +380,22 @@ def test_pages_are_written_and_the_summary_filled_in(folder, tmp_path):
 def test_the_summary_pools_levels_over_experiments(tmp_path):
     store = Store(tmp_path)
     store.check()
-    for each in trials_of("blob-level", {"n_b=40": [5, 6]}) + trials_of("hdgm-level", {"N=4000": [1]}):
+    for each in trials_of("blob-level", {"n_b=40": [5, 6]}) + trials_of(
+        "hdgm-level", {"N=4000": [1]}
+    ):
         store.append(each)
-    for each in trials_of("blob-power", {"n_b=40": [90]}) + trials_of("hdgm-level", {"N=2000": [30]}, recipe="paper"):
+    for each in trials_of("blob-power", {"n_b=40": [90]}) + trials_of(
+        "hdgm-level", {"N=2000": [30]}, recipe="paper"
+    ):
         store.append(each)
     low, high = tables.binomial_limits(12, 300, 0.95)
     expected = f"12 | 300 | 0.040 | {low:.3f} to {high:.3f} |"
     text = pages.summary(store)
-    assert f"| me | {expected}" in text and f"| all | {expected}" in text and "| mmd-d | 0 | 0 |  |  |" in text
+    assert (
+        f"| me | {expected}" in text
+        and f"| all | {expected}" in text
+        and "| mmd-d | 0 | 0 |  |  |" in text
+    )
 
 
 def test_a_readme_without_a_place_for_the_summary(folder):
@@ -329,7 +405,9 @@ def test_a_readme_without_a_place_for_the_summary(folder):
 
 def test_committed_pages_show_the_committed_results(committed):
     for name, text in pages.page_texts(committed).items():
-        assert (PAGES / name).read_text("utf-8") == text, f"run: twosample bench pages docs/reproduction ({name})"
+        assert (PAGES / name).read_text("utf-8") == text, (
+            f"run: twosample bench pages docs/reproduction ({name})"
+        )
     readme = (PAGES / "README.md").read_text("utf-8")
     assert pages.with_summary(readme, committed) == readme
 
@@ -339,8 +417,13 @@ def test_every_committed_difference_beyond_two_standard_errors_has_its_reason(co
     for shown in EXPERIMENTS.values():
         for recipe in RECIPES:
             for found in tables.entries(shown, store.records(*tables.homes(shown)), recipe):
-                if found.far and shown.kind == "power":  # a level is compared with 0.05, not with another one
-                    assert reason(shown.name, found.row, found.method, recipe) != UNKNOWN, (shown.name, found)
+                if (
+                    found.far and shown.kind == "power"
+                ):  # a level is compared with 0.05, not with another one
+                    assert reason(shown.name, found.row, found.method, recipe) != UNKNOWN, (
+                        shown.name,
+                        found,
+                    )
 
 
 def test_committed_results_have_their_seeds_and_name_no_machine(committed):
@@ -352,7 +435,8 @@ def test_committed_results_have_their_seeds_and_name_no_machine(committed):
             cell = next(
                 c
                 for c in EXPERIMENTS[path.stem].cells()
-                if (c.experiment, c.setting.name, c.method) == (path.stem, values["setting"], values["method"])
+                if (c.experiment, c.setting.name, c.method)
+                == (path.stem, values["setting"], values["method"])
             )
             assert values["seed"] == cell.seed(values["trial"])
 
@@ -366,8 +450,12 @@ def test_reasons_are_of_cells_that_exist():
 
 def test_numbers_in_reasons_are_those_of_their_pages():
     for each in REASONS:
-        source = next((name for name in ("probes", "blob-authors") if f"{name})" in each.text), None)
+        source = next(
+            (name for name in ("probes", "blob-authors") if f"{name})" in each.text), None
+        )
         if source is not None:
             page = (PAGES / f"{source}.md").read_text("utf-8")
-            assert all(number in page for number in re.findall(r"\b[01]\.\d{3}\b", each.text)), each.text
+            assert all(number in page for number in re.findall(r"\b[01]\.\d{3}\b", each.text)), (
+                each.text
+            )
     assert sum("probes)" in each.text for each in REASONS) > 5

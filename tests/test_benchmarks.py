@@ -1,4 +1,5 @@
-"""The benchmarks that need no machine of their own: their arithmetic, their tables, and that the page shows them."""
+"""The benchmarks that need no machine of their own: their arithmetic, their tables, and that the
+page shows them."""
 
 import json
 import math
@@ -99,7 +100,9 @@ def test_energy_is_the_energy_distance():
 
 
 def test_a_run_that_takes_too_much_is_seen(monkeypatch):
-    waiting = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+    )
     try:
         assert peers.too_much(waiting.pid, limit=60, gibibytes=4) is None
         assert peers.too_much(waiting.pid, limit=60, gibibytes=1e-6) == "memory"
@@ -112,7 +115,10 @@ def test_a_run_that_takes_too_much_is_seen(monkeypatch):
 def test_sizes_that_cannot_end_are_not_tried():
     done = {("hyppo-mmd", 500): {"cpu_seconds": 12.0}, ("hyppo-mmd", 250): {"cpu_seconds": 3.0}}
     assert peers.expected("hyppo-mmd", 1000, done, limit=60) is None
-    assert peers.expected("hyppo-mmd", 2000, done, limit=60) == {"stopped": "expected", "expected_seconds": 192}
+    assert peers.expected("hyppo-mmd", 2000, done, limit=60) == {
+        "stopped": "expected",
+        "expected_seconds": 192,
+    }
     assert peers.expected("dcor-energy", 20_000, done, limit=60) is None
 
 
@@ -128,5 +134,11 @@ def test_summary_flags_a_loss_of_more_than_a_quarter():
     lines, lost = summary.compare({"a": 2.0, "b": 3.0, "c": 1.0}, {"a": 4.0, "b": 3.9})
     assert lost == ["a"]
     assert sum("LOSS" in line for line in lines) == 1
-    records = [{"processor": "p", "ratios": {"a": 1.0, "b": 5.0}}, {"processor": "p", "ratios": {"a": 2.0}}]
-    assert summary.before([*records, {"processor": "q", "ratios": {"a": 9.0}}], "p") == {"a": 2.0, "b": 5.0}
+    records = [
+        {"processor": "p", "ratios": {"a": 1.0, "b": 5.0}},
+        {"processor": "p", "ratios": {"a": 2.0}},
+    ]
+    assert summary.before([*records, {"processor": "q", "ratios": {"a": 9.0}}], "p") == {
+        "a": 2.0,
+        "b": 5.0,
+    }

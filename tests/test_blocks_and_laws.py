@@ -1,4 +1,5 @@
-"""MMD by blocks, swaps of pairs, limiting laws: what they compute, and that parts which do not fit say so."""
+"""MMD by blocks, swaps of pairs, limiting laws: what they compute, and that parts which do not fit
+say so."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ import torch
 from torch import nn
 
 import twosample
-from bank import as_table, make, naive_h, naive_matrix, naive_mmd2_biased, naive_mmd2_paired, points, relabelled, seeded
+from bank import (
+    as_table,
+    make,
+    naive_h,
+    naive_matrix,
+    naive_mmd2_biased,
+    naive_mmd2_paired,
+    points,
+    relabelled,
+    seeded,
+)
 from twosample import (
     MMD,
     Asymptotic,
@@ -62,17 +73,22 @@ def test_swaps_are_permutations_that_swap_pairs_and_the_first_swaps_none():
 def test_few_pairs_are_enumerated():
     plan = PairSwap(99)
     shuffles = plan.shuffles(plan.plan(4, 4, seeded()), seeded())
-    assert len({tuple(s) for s in shuffles.tolist()}) == 16 and shuffles[0].tolist() == list(range(8))
+    assert len({tuple(s) for s in shuffles.tolist()}) == 16 and shuffles[0].tolist() == list(
+        range(8)
+    )
 
 
 @pytest.mark.parametrize("estimator", ["paired", "biased"])
 @pytest.mark.parametrize(("n", "bins"), [(9, 500), (23, 5)])
 def test_the_wild_bootstrap_is_a_swap_of_pairs(estimator, n, bins):
-    """Rademacher signs e: sum_ij e_i e_j H_ij, with the diagonal for the biased estimator [design, collapse 3]."""
+    """Rademacher signs e: sum_ij e_i e_j H_ij, with the diagonal for the biased estimator [design,
+    collapse 3]."""
     samples, plan, kernel = two_samples(n, n), PairSwap(20, bins=bins), make("gaussian")
     cut = plan.plan(n, n, seeded(1))
     shuffles = plan.shuffles(cut, seeded(2))
-    found = MMD(estimator).evaluate(MMD(estimator).prepare(kernel, samples, cut, seeded(3)), shuffles)
+    found = MMD(estimator).evaluate(
+        MMD(estimator).prepare(kernel, samples, cut, seeded(3)), shuffles
+    )
     K = naive_matrix(kernel, samples.pooled()).tolist()
     H = torch.tensor(naive_h(K, range(n), range(n, 2 * n)), dtype=torch.float64)
     for value, shuffle in zip(found.tolist(), shuffles.tolist(), strict=True):
@@ -116,7 +132,9 @@ def test_points_without_a_partner_stay():
 # Blocks
 
 
-@pytest.mark.parametrize(("n", "size", "bins"), [(24, None, 500), (40, 10, 500), (60, 20, 500), (500, 100, 500)])
+@pytest.mark.parametrize(
+    ("n", "size", "bins"), [(24, None, 500), (40, 10, 500), (60, 20, 500), (500, 100, 500)]
+)
 def test_block_is_the_average_of_paired_statistics(n, size, bins):
     samples, kernel, statistic = two_samples(n, n), make("gaussian"), MMD("block", block_size=size)
     plan = PairSwap(8, bins=1)
@@ -132,7 +150,8 @@ def test_block_is_the_average_of_paired_statistics(n, size, bins):
         x, y = relabelled(cut, shuffle)
         width = in_block * cut.size
         pieces = [
-            naive_mmd2_paired(K, x[b * width : (b + 1) * width], y[b * width : (b + 1) * width]) for b in range(blocks)
+            naive_mmd2_paired(K, x[b * width : (b + 1) * width], y[b * width : (b + 1) * width])
+            for b in range(blocks)
         ]
         assert value == pytest.approx(np.mean(pieces), abs=1e-10)
     assert float(found[0]) == pytest.approx(float(prepared.values.mean()), abs=1e-12)
@@ -142,7 +161,9 @@ def test_blocks_of_unequal_samples_are_unbiased_and_have_a_normal_law():
     samples, kernel = two_samples(60, 45), make("gaussian")
     found = Asymptotic()(MMD("block", block_size=9), kernel, samples, seeded())
     values = found.prepared.values
-    assert len(values) == 5 and "normal law of the mean of 5 blocks (asymptotic)" in found.description
+    assert (
+        len(values) == 5 and "normal law of the mean of 5 blocks (asymptotic)" in found.description
+    )
     z = float(values.mean() / (values.std() / math.sqrt(5)))
     assert found.pvalue == pytest.approx(scipy.stats.norm.sf(z), rel=1e-9)
     deviation = float(values.std() / math.sqrt(5))
@@ -162,7 +183,9 @@ def test_blocks_cost_less_than_the_square():
 
 
 def test_too_few_points_for_blocks_is_a_sentence():
-    with pytest.raises(InputError, match=r"make 1 block of 40; MMD\('block'\) needs at least 2 blocks"):
+    with pytest.raises(
+        InputError, match=r"make 1 block of 40; MMD\('block'\) needs at least 2 blocks"
+    ):
         PairSwap(9)(MMD("block", block_size=40), make("gaussian"), two_samples(50, 50), seeded())
 
 
@@ -177,7 +200,11 @@ def test_at_equal_sizes_the_law_of_the_accuracy_is_binomial(n):
             difference = right / n - 1  # 2 accuracy - 1
             exact = scipy.stats.binom.sf(right - 1, 2 * n, 0.5)
             if two_sided:
-                exact = min(1.0, 2 * scipy.stats.binom.sf(n + abs(right - n) - 1, 2 * n, 0.5)) if right != n else 1.0
+                exact = (
+                    min(1.0, 2 * scipy.stats.binom.sf(n + abs(right - n) - 1, 2 * n, 0.5))
+                    if right != n
+                    else 1.0
+                )
             assert survival(difference) == pytest.approx(exact, rel=1e-9)
         assert survival(threshold(0.05)) <= 0.05 < survival(threshold(0.05) - 1.0001 / n)
 
@@ -200,7 +227,9 @@ def test_asymptotic_of_c2st_s_is_the_binomial_test_of_scipy(alternative):
     kernel, statistic = OnFeatures(nn.Identity(), Sign()), MMD("biased", alternative=alternative)
     found = Asymptotic()(statistic, kernel, as_table(x, y), seeded())
     right = round(100 * balanced_accuracy(x[:, 0], y[:, 0]))
-    assert found.pvalue == pytest.approx(scipy.stats.binomtest(right, 100, 0.5, alternative).pvalue, rel=1e-9)
+    assert found.pvalue == pytest.approx(
+        scipy.stats.binomtest(right, 100, 0.5, alternative).pvalue, rel=1e-9
+    )
 
 
 def test_greater_keeps_the_sign():
@@ -216,7 +245,8 @@ def test_greater_keeps_the_sign():
 
 
 def test_eigenvalues_are_those_of_a_known_covariance():
-    """A linear kernel on independent normal columns has the variances of the columns for eigenvalues."""
+    """A linear kernel on independent normal columns has the variances of the columns for
+    eigenvalues."""
     z = points(3000, seed=4) * torch.tensor([3.0, 1.0, 0.5], dtype=torch.float64)
     found = Spectral(points=2000).eigenvalues(
         OnFeatures(nn.Identity(), Linear()), as_table(z[:1500], z[1500:]), seeded()
@@ -233,7 +263,10 @@ def test_the_spectral_null_is_near_the_permutation_null(estimator):
         float(exact.values[1:].mean()), abs=float(exact.values.std()) / 5
     )
     assert float(limit.values[1:].std()) == pytest.approx(float(exact.values[1:].std()), rel=0.15)
-    assert limit.pvalue == pytest.approx(exact.pvalue, abs=0.08) and "(asymptotic)" in limit.description
+    assert (
+        limit.pvalue == pytest.approx(exact.pvalue, abs=0.08)
+        and "(asymptotic)" in limit.description
+    )
 
 
 # Parts that do not fit, found when the test is put together
@@ -246,12 +279,30 @@ class Oracle:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (lambda: TwoSampleTest(Gaussian(), calibration=Asymptotic()), r"Use Permutation\(\), or MMD\('block'\)"),
-        (lambda: TwoSampleTest(Gaussian(), statistic=MMD("biased"), calibration=Asymptotic()), "unknown parameters"),
-        (lambda: TwoSampleTest(Gaussian(), statistic=MMD("block")), r"Use PairSwap\(\) or Asymptotic\(\)"),
-        (lambda: TwoSampleTest(Gaussian(), calibration=PairSwap()), r"Use MMD\('paired'\) or MMD\('biased'\)"),
-        (lambda: TwoSampleTest(Gaussian(), statistic=MMD("block"), calibration=Spectral()), "not that of MMD"),
-        (lambda: TwoSampleTest(Gaussian(), statistic=HotellingT2()), r"Use MeanEmbedding\(kernel=Gaussian"),
+        (
+            lambda: TwoSampleTest(Gaussian(), calibration=Asymptotic()),
+            r"Use Permutation\(\), or MMD\('block'\)",
+        ),
+        (
+            lambda: TwoSampleTest(Gaussian(), statistic=MMD("biased"), calibration=Asymptotic()),
+            "unknown parameters",
+        ),
+        (
+            lambda: TwoSampleTest(Gaussian(), statistic=MMD("block")),
+            r"Use PairSwap\(\) or Asymptotic\(\)",
+        ),
+        (
+            lambda: TwoSampleTest(Gaussian(), calibration=PairSwap()),
+            r"Use MMD\('paired'\) or MMD\('biased'\)",
+        ),
+        (
+            lambda: TwoSampleTest(Gaussian(), statistic=MMD("block"), calibration=Spectral()),
+            "not that of MMD",
+        ),
+        (
+            lambda: TwoSampleTest(Gaussian(), statistic=HotellingT2()),
+            r"Use MeanEmbedding\(kernel=Gaussian",
+        ),
         (lambda: TwoSampleTest(MeanEmbedding()), r"HotellingT2\(\) for a feature map"),
         (
             lambda: TwoSampleTest(MeanEmbedding(), statistic=HotellingT2(), calibration=PairSwap()),
@@ -266,9 +317,18 @@ class Oracle:
             r"trains a kernel, not a feature map. Use Noncentrality\(\)",
         ),
         (lambda: TwoSampleTest(Gaussian(), Learning(Noncentrality())), r"Use PowerCriterion\(\)"),
-        (lambda: TwoSampleTest(DeepKernel(nn.Identity()), Learning(CrossEntropy())), "trains one score, which"),
-        (lambda: TwoSampleTest(OnFeatures(Classifier(), Sign()), Learning(MeanDiscrepancy())), "no gradient"),
-        (lambda: MMD("unbiased", alternative="greater"), r"Use MMD\('biased', alternative='greater'\)"),
+        (
+            lambda: TwoSampleTest(DeepKernel(nn.Identity()), Learning(CrossEntropy())),
+            "trains one score, which",
+        ),
+        (
+            lambda: TwoSampleTest(OnFeatures(Classifier(), Sign()), Learning(MeanDiscrepancy())),
+            "no gradient",
+        ),
+        (
+            lambda: MMD("unbiased", alternative="greater"),
+            r"Use MMD\('biased', alternative='greater'\)",
+        ),
         (lambda: MMD("biased", alternative="less"), "must be 'two-sided' or 'greater'"),
         (lambda: MMD("biased", block_size=5), r"Use MMD\('block', block_size=...\)"),
         (
@@ -278,22 +338,33 @@ class Oracle:
         (lambda: SklearnClassifier(Oracle()), "the classifier is a Oracle; it must have `fit`"),
         (lambda: twosample.c2st_l(nn.Identity(), classifier=Forest()), "no use for `network`"),
         (lambda: twosample.c2st_l(classifier=Forest(), steps=5), "no use for `steps`"),
-        (lambda: TwoSampleTest(OnFeatures(SklearnClassifier(Forest()), Linear())), "learns from labels"),
         (
-            lambda: TwoSampleTest(OnFeatures(SklearnClassifier(Forest()), Linear()), Learning(CrossEntropy(), steps=9)),
+            lambda: TwoSampleTest(OnFeatures(SklearnClassifier(Forest()), Linear())),
+            "learns from labels",
+        ),
+        (
+            lambda: TwoSampleTest(
+                OnFeatures(SklearnClassifier(Forest()), Linear()), Learning(CrossEntropy(), steps=9)
+            ),
             "fitted in one go",
         ),
         (
-            lambda: TwoSampleTest(Gaussian(), Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))),
+            lambda: TwoSampleTest(
+                Gaussian(), Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))
+            ),
             "pretraining trains the network of a kernel",
         ),
         (
-            lambda: TwoSampleTest(DeepKernel(nn.Identity()), Learning(pretraining=Learning(PowerCriterion()))),
+            lambda: TwoSampleTest(
+                DeepKernel(nn.Identity()), Learning(pretraining=Learning(PowerCriterion()))
+            ),
             "pretraining is that of a classifier",
         ),
         (lambda: MeanEmbedding(2, fixed=True), "there is none. Give `kernel`"),
         (
-            lambda: twosample.two_sample_test([1.0], [1.0], twosample.me(asymptotic=True), permutations=9),
+            lambda: twosample.two_sample_test(
+                [1.0], [1.0], twosample.me(asymptotic=True), permutations=9
+            ),
             "has no use for permutations=9",
         ),
     ],
@@ -323,7 +394,10 @@ def test_settings_that_cannot_be_are_sentences():
         (lambda: twosample.SmoothCharacteristic(2, width=-1.0), "width is -1.0"),
         (lambda: PowerCriterion(regulariser="n"), "regulariser is 'n'"),
         (lambda: PowerCriterion(penalty="lasso"), "penalty is 'lasso'"),
-        (lambda: twosample.ablation("S+J"), "the ablation 'S\\+J' does not exist; use one of S\\+C"),
+        (
+            lambda: twosample.ablation("S+J"),
+            "the ablation 'S\\+J' does not exist; use one of S\\+C",
+        ),
         (lambda: WeightedSum([]), "a WeightedSum of no kernels"),
     ]:
         with pytest.raises(InputError, match=message):

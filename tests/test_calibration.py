@@ -79,12 +79,16 @@ def test_every_plan(n: int, m: int, bins: int, max_bins: int, seed: int):
 
 
 def test_plan_cuts_in_a_random_order():
-    """Which points share a bin is drawn anew: the order of the data, a time perhaps, must not matter."""
+    """Which points share a bin is drawn anew: the order of the data, a time perhaps, must not
+    matter."""
     plan = Permutation(bins=4)
     first, same, other = (plan.plan(40, 40, seeded(seed)) for seed in (0, 0, 1))
     assert torch.equal(first.of_x, same.of_x)
     assert not torch.equal(first.of_x, other.of_x)
-    together = sum(int(p.of_x[0] == p.of_x[1]) for p in (plan.plan(40, 40, seeded(seed)) for seed in range(400)))
+    together = sum(
+        int(p.of_x[0] == p.of_x[1])
+        for p in (plan.plan(40, 40, seeded(seed)) for seed in range(400))
+    )
     low, high = scipy.stats.binom(400, 9 / 39).ppf([1e-6, 1 - 1e-6])
     assert low <= together <= high
 
@@ -132,7 +136,9 @@ def test_random_shuffles_are_uniform_over_all_permutations():
 
 
 def test_shuffles_are_a_function_of_the_generator():
-    first, same, other = (Permutation(99).shuffles(bins_of(20, 20), seeded(seed)) for seed in (0, 0, 1))
+    first, same, other = (
+        Permutation(99).shuffles(bins_of(20, 20), seeded(seed)) for seed in (0, 0, 1)
+    )
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
 
@@ -160,7 +166,9 @@ def test_enumerated_pvalue_is_that_of_scipy(n: int, m: int, shift: float, estima
     x, y = points(n, columns=2), points(m, columns=2, seed=1) + shift
     outcome = run(x, y, estimator=estimator)
     assert len(outcome.values) == math.comb(n + m, n)
-    assert outcome.pvalue == pytest.approx(exact_pvalue(make("rational quadratic"), x, y, estimator), abs=1e-12)
+    assert outcome.pvalue == pytest.approx(
+        exact_pvalue(make("rational quadratic"), x, y, estimator), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.8])
@@ -189,7 +197,10 @@ def test_random_pvalue_is_that_of_scipy_up_to_chance(shift: float):
 )
 @pytest.mark.filterwarnings("ignore:with .* points to test:twosample.errors.InputWarning")
 def test_pvalue_is_a_share_of_the_values(n: int, m: int, permutations: int, seed: int, levels: int):
-    x, y = (torch.randint(levels, (count, 1), generator=seeded(seed + count)).double() for count in (n, m))
+    x, y = (
+        torch.randint(levels, (count, 1), generator=seeded(seed + count)).double()
+        for count in (n, m)
+    )
     outcome = run(x, y, Permutation(permutations), kernel=Gaussian(levels / 3).double(), seed=seed)
     rows = min(math.comb(n + m, n), permutations + 1)
     assert len(outcome.values) == rows
@@ -205,13 +216,19 @@ def test_pvalue_is_a_share_of_the_values(n: int, m: int, permutations: int, seed
 def test_constant_data_have_pvalue_one(name: str, value: float, bins: int, dtype: torch.dtype):
     x, y = torch.full((9, 3), value, dtype=dtype), torch.full((7, 3), value, dtype=dtype)
     for estimator in ("unbiased", "biased"):
-        assert run(x, y, Permutation(99, bins=bins), kernel=make(name, dtype), estimator=estimator).pvalue == 1.0
+        assert (
+            run(
+                x, y, Permutation(99, bins=bins), kernel=make(name, dtype), estimator=estimator
+            ).pvalue
+            == 1.0
+        )
 
 
 def count_ties(
     kernel: Kernel, levels: Tensor, n: int, m: int, *, estimator: str = "unbiased", seed: int = 0
 ) -> tuple[float, float]:
-    """The p-value on data with few different points, and what it is when labellings with the same counts tie."""
+    """The p-value on data with few different points, and what it is when labellings with the same
+    counts tie."""
     drawn = torch.randint(len(levels), (n + m,), generator=seeded(seed))
     z, plan = levels[drawn], Permutation(199)
     bins, statistic = plan.plan(n, m, seeded(seed)), MMD(estimator)
@@ -223,14 +240,20 @@ def count_ties(
     values: dict[tuple[int, ...], float] = {}
     exact = []
     for shuffle in shuffles.tolist():
-        x, y = (drawn[torch.tensor(part)].sort().values.tolist() for part in relabelled(bins, shuffle))
+        x, y = (
+            drawn[torch.tensor(part)].sort().values.tolist() for part in relabelled(bins, shuffle)
+        )
         key = (*x, *y)
         if key not in values:
             values[key] = NAIVE[estimator](K, x, y)
         exact.append(values[key])
     assert found.tolist() == pytest.approx(exact, abs=1e-4)
-    assert 5 < sum(value == exact[0] for value in exact) < 150  # the observed one has ties, and not only ties
-    return pvalue(found, prepared.resolution), sum(value >= exact[0] for value in exact) / len(exact)
+    assert (
+        5 < sum(value == exact[0] for value in exact) < 150
+    )  # the observed one has ties, and not only ties
+    return pvalue(found, prepared.resolution), sum(value >= exact[0] for value in exact) / len(
+        exact
+    )
 
 
 @every_dtype
@@ -241,13 +264,17 @@ def test_duplicates_that_change_places_are_ties(
     estimator: str, kernel: Kernel, rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(products, "_CACHE_ROWS", rows)  # several tiles, as large samples have
-    levels, kernel = torch.tensor([[0.1, -0.7], [1.3, 0.4]], dtype=dtype), copy.deepcopy(kernel).to(dtype)
+    levels, kernel = (
+        torch.tensor([[0.1, -0.7], [1.3, 0.4]], dtype=dtype),
+        copy.deepcopy(kernel).to(dtype),
+    )
     both = [count_ties(kernel, levels, 30, 25, estimator=estimator, seed=seed) for seed in range(3)]
     assert [found for found, _ in both] == [expected for _, expected in both]
 
 
 def test_duplicates_are_ties_where_the_bandwidth_is_small(monkeypatch: pytest.MonkeyPatch):
-    """Distances by a matrix product err by eps |u|^2 / (2 sigma^2), not by one rounding of the kernel value."""
+    """Distances by a matrix product err by eps |u|^2 / (2 sigma^2), not by one rounding of the
+    kernel value."""
     monkeypatch.setattr(products, "_CACHE_ROWS", 16)
     levels = torch.tensor([[0.1, -0.7], [1.3, 0.4]])
     both = [count_ties(Gaussian(0.1), levels, 30, 25, seed=seed) for seed in range(8)]
@@ -255,7 +282,8 @@ def test_duplicates_are_ties_where_the_bandwidth_is_small(monkeypatch: pytest.Mo
 
 
 def test_duplicates_are_ties_where_kernel_values_are_large():
-    """Values are differences of sums in float64, whose rounding grows with the sums and does not average out."""
+    """Values are differences of sums in float64, whose rounding grows with the sums and does not
+    average out."""
     levels = 100 + torch.tensor([[0.1, -0.7], [1.3, 0.4]], dtype=torch.float64)
     both = [count_ties(Linear(), levels, 30, 25, seed=seed) for seed in range(8)]
     assert [found for found, _ in both] == [expected for _, expected in both]
@@ -305,7 +333,9 @@ class Scaled(Kernel):
 def test_a_scaled_kernel_has_the_same_pvalue(factor: float, estimator: str, dtype: torch.dtype):
     kernel, plan = make("deep", dtype), Permutation(99, bins=5)
     x, y = points(15, dtype=dtype), points(15, seed=1, dtype=dtype) + 0.2
-    plain, scaled = (run(x, y, plan, kernel=k, estimator=estimator) for k in (kernel, Scaled(kernel, factor)))
+    plain, scaled = (
+        run(x, y, plan, kernel=k, estimator=estimator) for k in (kernel, Scaled(kernel, factor))
+    )
     assert scaled.pvalue == plain.pvalue
     assert 0.02 < plain.pvalue < 1
     torch.testing.assert_close(scaled.values, factor * plain.values, rtol=1e-4, atol=1e-5 * factor)
@@ -353,12 +383,19 @@ def test_pvalues_over_all_labellings(n: int, m: int, data: str):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "bins"), [(8, 8, 4), (8, 6, 3), (9, 7, 3), (13, 9, 4)], ids=["8 + 8", "8 + 6", "9 + 7", "13 + 9"]
+    ("n", "m", "bins"),
+    [(8, 8, 4), (8, 6, 3), (9, 7, 3), (13, 9, 4)],
+    ids=["8 + 8", "8 + 6", "9 + 7", "13 + 9"],
 )
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 def test_pvalues_over_the_orbit_of_a_plan(n: int, m: int, bins: int, estimator: str):
-    """The moves of bins are a group: over the orbit of a data set the p-values are uniform, leftovers or not."""
-    calibration, pooled, kernel = Permutation(999, bins=bins), points(n + m, columns=2), make("rational quadratic")
+    """The moves of bins are a group: over the orbit of a data set the p-values are uniform,
+    leftovers or not."""
+    calibration, pooled, kernel = (
+        Permutation(999, bins=bins),
+        points(n + m, columns=2),
+        make("rational quadratic"),
+    )
     plan = calibration.plan(n, m, seeded(5))
     held = members(plan)
     assert plan.size == 2
@@ -367,7 +404,11 @@ def test_pvalues_over_the_orbit_of_a_plan(n: int, m: int, bins: int, estimator: 
         moved = pooled.clone()
         for place, bin_ in enumerate(shuffle):
             moved[held[place]] = pooled[held[bin_]]
-        pvalues.append(run(moved[:n], moved[n:], calibration, kernel=kernel, estimator=estimator, seed=5).pvalue)
+        pvalues.append(
+            run(
+                moved[:n], moved[n:], calibration, kernel=kernel, estimator=estimator, seed=5
+            ).pvalue
+        )
     count = math.comb(plan.moving, plan.moving_x)
     assert len(pvalues) == count
     step = 2 if n == m else 1
@@ -381,7 +422,9 @@ def test_random_pvalues_are_valid_on_average_over_the_orbit():
     plan, pvalues = Permutation(19), []
     for chosen in itertools.combinations(range(7), 3):
         rest = sorted(set(range(7)) - set(chosen))
-        pvalues += [run(pooled[list(chosen)], pooled[rest], plan, seed=seed).pvalue for seed in range(seeds)]
+        pvalues += [
+            run(pooled[list(chosen)], pooled[rest], plan, seed=seed).pvalue for seed in range(seeds)
+        ]
     for a in (0.05, 0.1, 0.25, 0.5):
         below = sum(p <= a + 1e-12 for p in pvalues)
         assert below <= scipy.stats.binom(count * seeds, a).ppf(1 - 1e-6)
@@ -429,8 +472,16 @@ def test_data_are_looked_at_once_and_shuffles_come_in_batches():
         ((20, 15), Permutation(99), "99 permutations of 20 + 15 points"),
         ((4, 4), Permutation(99), "all 70 labellings of 4 + 4 points"),
         ((3, 3), Permutation(19), "all 20 labellings of 3 + 3 points"),
-        ((41, 22), Permutation(99, bins=7), "99 permutations of 13 + 7 bins of 3 points, 3 points staying"),
-        ((30, 20), Permutation(99, max_bins=20), "99 permutations of 20 + 20 points, 10 points staying"),
+        (
+            (41, 22),
+            Permutation(99, bins=7),
+            "99 permutations of 13 + 7 bins of 3 points, 3 points staying",
+        ),
+        (
+            (30, 20),
+            Permutation(99, max_bins=20),
+            "99 permutations of 20 + 20 points, 10 points staying",
+        ),
     ],
 )
 def test_description(sizes: tuple[int, int], plan: Permutation, words: str):
@@ -438,12 +489,17 @@ def test_description(sizes: tuple[int, int], plan: Permutation, words: str):
 
 
 def test_few_labellings_are_worth_a_warning():
-    with pytest.warns(InputWarning, match=r"with 2 and 4 points to test there are only 15 labellings.* below 0\.0667"):
+    with pytest.warns(
+        InputWarning,
+        match=r"with 2 and 4 points to test there are only 15 labellings.* below 0\.0667",
+    ):
         run(points(2), points(4, seed=1))
 
 
 @pytest.mark.parametrize("name", ["permutations", "bins", "max_bins"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, "9"])
 def test_settings_must_be_whole_numbers(name: str, value: object):
-    with pytest.raises(InputError, match=rf"{name} is {value!r}; it must be a whole number of at least 1"):
+    with pytest.raises(
+        InputError, match=rf"{name} is {value!r}; it must be a whole number of at least 1"
+    ):
         Permutation(**{name: value})

@@ -1,4 +1,5 @@
-"""The catalogue: scikit-learn in the network's place, the ten columns of the ablation, identities between methods."""
+"""The catalogue: scikit-learn in the network's place, the ten columns of the ablation, identities
+between methods."""
 
 from __future__ import annotations
 
@@ -106,7 +107,9 @@ def test_a_table_of_mixed_columns():
         return pd.DataFrame(
             {
                 "age": rng.normal(40, 10, n),
-                "plan": rng.choice(["free", "paid", "team"], n, p=[1 - share, share / 2, share / 2]),
+                "plan": rng.choice(
+                    ["free", "paid", "team"], n, p=[1 - share, share / 2, share / 2]
+                ),
                 "active": rng.random(n) < 0.5,
             }
         )
@@ -124,7 +127,10 @@ def test_permutations_of_scores_need_no_pairs(monkeypatch):
     for method in (twosample.c2st_s, twosample.c2st_l):
         result = method(classifier=GaussianNB(), permutations=99).run(*normals(shift=1.0), rng=0)
         assert result.calibrated.prepared.sums.numel() == 0
-        assert result.calibrated.prepared.totals.shape == (72, 1)  # 40 + 30 points and two empty bins
+        assert result.calibrated.prepared.totals.shape == (
+            72,
+            1,
+        )  # 40 + 30 points and two empty bins
 
 
 # The ablation
@@ -154,19 +160,31 @@ def test_what_the_columns_are_made_of():
             assert objective is PowerCriterion and isinstance(first.objective, CrossEntropy)
         else:
             assert first is None
-            assert objective is {"C": CrossEntropy, "M": MeanDiscrepancy, "J": PowerCriterion}[column[-1]]
+            assert (
+                objective
+                is {"C": CrossEntropy, "M": MeanDiscrepancy, "J": PowerCriterion}[column[-1]]
+            )
 
 
 def test_d_plus_j_is_mmd_d_and_the_c_columns_are_c2st():
     X, Y = normals(shift=1.0)
-    for column, method in (("D+J", twosample.mmd_d), ("S+C", twosample.c2st_s), ("L+C", twosample.c2st_l)):
+    for column, method in (
+        ("D+J", twosample.mmd_d),
+        ("S+C", twosample.c2st_s),
+        ("L+C", twosample.c2st_l),
+    ):
         options = {"steps": 20, "permutations": 99}
-        ours, named = twosample.ablation(column, **options).run(X, Y, rng=3), method(**options).run(X, Y, rng=3)
+        ours, named = (
+            twosample.ablation(column, **options).run(X, Y, rng=3),
+            method(**options).run(X, Y, rng=3),
+        )
         assert ours.statistic == named.statistic and ours.pvalue == named.pvalue
 
 
 def test_two_stages_freeze_the_features_and_train_the_scales():
-    fitted = twosample.ablation("D+C", network(), steps=30, permutations=19).fit(*normals(shift=1.0), rng=0)
+    fitted = twosample.ablation("D+C", network(), steps=30, permutations=19).fit(
+        *normals(shift=1.0), rng=0
+    )
     kernel = fitted.representation
     assert isinstance(kernel.featurizer, Frozen)
     start = network().state_dict()
@@ -206,9 +224,9 @@ def test_g_is_d_with_eps_zero_and_a_constant_q():
 def test_mkl_with_one_kernel_is_that_kernel():
     X, Y = normals(shift=0.7)
     sum_of_one = twosample.mmd_mkl([Gaussian(1.3)], permutations=99).run(X, Y, rng=0)
-    alone = TwoSampleTest(Gaussian(1.3), Learning(PowerCriterion(), steps=0), MMD(), Permutation(99), "alone").run(
-        X, Y, rng=0
-    )
+    alone = TwoSampleTest(
+        Gaussian(1.3), Learning(PowerCriterion(), steps=0), MMD(), Permutation(99), "alone"
+    ).run(X, Y, rng=0)
     assert sum_of_one.pvalue == alone.pvalue
     assert sum_of_one.statistic == pytest.approx(alone.statistic, rel=1e-5)
 
@@ -218,7 +236,9 @@ def test_a_deep_kernel_is_the_sum_and_product_it_abbreviates():
     z = points(9)
     kappa = naive_matrix(OnFeatures(network(), Gaussian(0.3)).double(), z)
     q = naive_matrix(Gaussian(1.1).double(), z)
-    torch.testing.assert_close(naive_matrix(kernel, z), (0.75 * kappa + 0.25) * q, rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        naive_matrix(kernel, z), (0.75 * kappa + 0.25) * q, rtol=0, atol=1e-7
+    )
 
 
 def test_mmd_of_minus_distance_is_scipys_energy_distance():
@@ -228,7 +248,9 @@ def test_mmd_of_minus_distance_is_scipys_energy_distance():
 
     x, y = points(30, columns=1, seed=1), points(20, columns=1, seed=2) + 0.5
     found = Permutation(1)(MMD("biased"), MinusDistance(), as_table(x, y), seeded())
-    assert float(found.values[0]) == pytest.approx(energy_distance(x[:, 0], y[:, 0]) ** 2, rel=1e-10)
+    assert float(found.values[0]) == pytest.approx(
+        energy_distance(x[:, 0], y[:, 0]) ** 2, rel=1e-10
+    )
 
 
 def test_mkl_learns_the_scale_that_matters():
@@ -237,7 +259,9 @@ def test_mkl_learns_the_scale_that_matters():
     assert result.pvalue <= 0.01
     kernel = result.fitted.representation
     assert isinstance(kernel, WeightedSum) and float(kernel.weights.sum()) == pytest.approx(1)
-    narrow = sum(w for w, k in zip(kernel.weights.tolist(), kernel.kernels, strict=True) if k.bandwidth < 0.3)
+    narrow = sum(
+        w for w, k in zip(kernel.weights.tolist(), kernel.kernels, strict=True) if k.bandwidth < 0.3
+    )
     assert narrow > 0.5
 
 
@@ -251,7 +275,9 @@ def test_other_kernels_learn_in_the_same_machinery(kernel):
 def test_lambda_of_the_theorems_is_an_option():
     x, y = points(27, seed=1), points(27, seed=2)
     theory, same = PowerCriterion("n^(-1/3)"), PowerCriterion(1 / 3)
-    assert theory(Gaussian(1.0), x, y).item() == pytest.approx(same(Gaussian(1.0), x, y).item(), rel=1e-12)
+    assert theory(Gaussian(1.0), x, y).item() == pytest.approx(
+        same(Gaussian(1.0), x, y).item(), rel=1e-12
+    )
 
 
 def test_the_catalogue_has_the_six_tests_of_the_paper():

@@ -45,7 +45,9 @@ def biased_mmd(kernel, x, y):
 @pytest.mark.parametrize("ties", [False, True])
 def test_accuracy_is_an_mmd(n, m, ties):
     x, y = scores(n, 1, ties) + 0.5, scores(m, 2, ties)
-    assert biased_mmd(Sign(), x, y) == pytest.approx(abs(2 * balanced_accuracy(x[:, 0], y[:, 0]) - 1), abs=1e-12)
+    assert biased_mmd(Sign(), x, y) == pytest.approx(
+        abs(2 * balanced_accuracy(x[:, 0], y[:, 0]) - 1), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 7), (12, 5), (3, 20)])
@@ -53,7 +55,9 @@ def test_the_difference_of_mean_scores_is_an_mmd(n, m):
     x, y = scores(n, 1) + 0.5, scores(m, 2)
     assert biased_mmd(Linear(), x, y) == pytest.approx(float((x.mean() - y.mean()).abs()), abs=1e-9)
     p, q = torch.sigmoid(x), torch.sigmoid(y)
-    assert biased_mmd(Probability(), x, y) == pytest.approx(float((p.mean() - q.mean()).abs()), abs=1e-9)
+    assert biased_mmd(Probability(), x, y) == pytest.approx(
+        float((p.mean() - q.mean()).abs()), abs=1e-9
+    )
 
 
 def test_auc_is_that_of_mann_whitney():
@@ -69,7 +73,9 @@ def test_sums_by_features_are_sums_by_tiles(kernel):
             return kernel.tile(a, b)
 
     z, weights, bins = scores(23).repeat(1, 3), scores(23, 5).repeat(1, 2), torch.arange(23) % 5
-    torch.testing.assert_close(row_sums(kernel, z, weights), row_sums(ByTiles(), z, weights), rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        row_sums(kernel, z, weights), row_sums(ByTiles(), z, weights), rtol=0, atol=1e-10
+    )
     for diagonal in (True, False):
         found, expected = (block_sums(k, z, bins, diagonal=diagonal) for k in (kernel, ByTiles()))
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
@@ -77,7 +83,11 @@ def test_sums_by_features_are_sums_by_tiles(kernel):
 
 def test_a_million_scores_need_no_pairs():
     x, y = torch.randn(2, 500_000, 1, generator=torch.Generator().manual_seed(0))
-    test = TwoSampleTest(OnFeatures(torch.nn.Identity(), Sign()), statistic=MMD("biased"), calibration=Permutation(99))
+    test = TwoSampleTest(
+        OnFeatures(torch.nn.Identity(), Sign()),
+        statistic=MMD("biased"),
+        calibration=Permutation(99),
+    )
     assert test.run(x + 0.02, y, rng=0).pvalue == 0.01
 
 
@@ -85,8 +95,12 @@ def test_cross_entropy_is_that_of_torch():
     net = torch.nn.Linear(2, 1).double()
     x, y = scores(6).repeat(1, 2), scores(6, 1).repeat(1, 2)
     labels = torch.cat([torch.ones(6), torch.zeros(6)]).double()
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(net(torch.cat([x, y]))[:, 0], labels)
-    assert CrossEntropy()(OnFeatures(net, Linear()), x, y).item() == pytest.approx(-expected.item(), abs=1e-12)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(
+        net(torch.cat([x, y]))[:, 0], labels
+    )
+    assert CrossEntropy()(OnFeatures(net, Linear()), x, y).item() == pytest.approx(
+        -expected.item(), abs=1e-12
+    )
 
 
 def test_mean_discrepancy_is_the_unbiased_mmd():
@@ -94,7 +108,9 @@ def test_mean_discrepancy_is_the_unbiased_mmd():
     K = Gaussian(0.7).double()(torch.cat([x, y]), torch.cat([x, y])).detach()
     off = K - torch.diag(K.diagonal())
     expected = off[:6, :6].sum() / 30 + off[6:, 6:].sum() / 72 - 2 * K[:6, 6:].mean()
-    assert MeanDiscrepancy()(Gaussian(0.7).double(), x, y).item() == pytest.approx(expected.item(), abs=1e-12)
+    assert MeanDiscrepancy()(Gaussian(0.7).double(), x, y).item() == pytest.approx(
+        expected.item(), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("method", ["c2st-s", "c2st-l"])
@@ -108,10 +124,17 @@ def test_accuracy_and_auc_are_in_the_result(method):
 
 
 def test_parts_that_do_not_fit_say_what_to_use():
-    with pytest.raises(IncompatibleParts, match=r"Sign\(\) has no gradient, so PowerCriterion\(.*\) cannot train it"):
+    with pytest.raises(
+        IncompatibleParts,
+        match=r"Sign\(\) has no gradient, so PowerCriterion\(.*\) cannot train it",
+    ):
         TwoSampleTest(OnFeatures(Classifier(), Sign()), learning=Learning(PowerCriterion()))
-    test = TwoSampleTest(OnFeatures(MLP(2, width=7), Linear()), learning=Learning(CrossEntropy(), steps=1))
-    with pytest.raises(IncompatibleParts, match=r"CrossEntropy\(\) trains one score, but .* sees 7 features"):
+    test = TwoSampleTest(
+        OnFeatures(MLP(2, width=7), Linear()), learning=Learning(CrossEntropy(), steps=1)
+    )
+    with pytest.raises(
+        IncompatibleParts, match=r"CrossEntropy\(\) trains one score, but .* sees 7 features"
+    ):
         test.fit(scores(9).repeat(1, 2), scores(8).repeat(1, 2))
 
 

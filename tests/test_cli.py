@@ -27,7 +27,8 @@ QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to stand in, with samples that differ (same, other) and samples that do not (same, again)."""
+    """A folder to stand in, with samples that differ (same, other) and samples that do not (same,
+    again)."""
     rng = np.random.default_rng(7)
     for name, shift in (("same", 0.0), ("again", 0.0), ("other", 2.0)):
         table = {"size": rng.normal(shift, 1, 60).round(4), "kind": rng.choice(["a", "b"], 60)}
@@ -46,9 +47,15 @@ def call(*words: str, code: int = 0) -> SimpleNamespace:
 
 def start(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "PYTHONWARNINGS": "default"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "80",
+        "PYTHONWARNINGS": "default",
+    }
     command = [sys.executable, "-m", "twosample", *words]
-    return subprocess.run(command, text=True, env=environment, timeout=300, **{"capture_output": True, **options})
+    return subprocess.run(
+        command, text=True, env=environment, timeout=300, **{"capture_output": True, **options}
+    )
 
 
 # What a person sees
@@ -87,13 +94,32 @@ def test_verdict_depends_on_alpha_and_status_on_the_flag(folder):
 
 def test_the_deep_kernel_and_unequal_sizes(folder):
     pl.read_csv("other.csv").head(41).write_csv("short.csv")
-    done = call("test", "same.csv", "short.csv", "--permutations", "99", "--seed", "1", "--train-fraction", "0.4")
+    done = call(
+        "test",
+        "same.csv",
+        "short.csv",
+        "--permutations",
+        "99",
+        "--seed",
+        "1",
+        "--train-fraction",
+        "0.4",
+    )
     assert done.stdout.startswith("The samples differ: p = 0.010")
     assert "mmd-d, learned on 24 + 16 rows, tested on 36 + 25" in done.stdout
 
 
 def test_a_run_can_be_repeated_from_the_seed_it_shows(folder):
-    words = ["test", "same.csv", "again.csv", "--method", "mmd-median", "--permutations", "99", "--json"]
+    words = [
+        "test",
+        "same.csv",
+        "again.csv",
+        "--method",
+        "mmd-median",
+        "--permutations",
+        "99",
+        "--json",
+    ]
     first = json.loads(call(*words).stdout)
     assert json.loads(call(*words, "--seed", str(first["seed"])).stdout) == first
 
@@ -116,20 +142,28 @@ def test_version():
 def commands(words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """All commands and groups of commands, as their help lists them."""
     _, _, listed = call(*words, "--help").stdout.partition("\nCommands:\n")
-    inside = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    inside = [
+        line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "
+    ]
     return [words, *(found for name in inside for found in commands((*words, name)))]
 
 
 def test_every_help_has_an_example_and_nothing_is_cut_off():
     every = commands()
-    assert {("test",), ("bench", "run"), ("bench", "data", "dcgan", "sample")} <= {*every} and len(every) > 15
+    assert {("test",), ("bench", "run"), ("bench", "data", "dcgan", "sample")} <= {*every} and len(
+        every
+    ) > 15
     for words in every:
         shown = call(*words, "--help").stdout
         _, examples = shown.split("Example", 1)
-        assert examples.splitlines()[1].startswith(f"    twosample {' '.join(words)}".rstrip()), words
+        assert examples.splitlines()[1].startswith(f"    twosample {' '.join(words)}".rstrip()), (
+            words
+        )
         assert max(map(len, shown.splitlines())) <= 80, words
         _, _, listed = shown.partition("\nCommands:\n")
-        assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines()), words
+        assert all(
+            line.endswith(".") and not line.endswith("...") for line in listed.splitlines()
+        ), words
 
 
 def test_help_names_every_option():
@@ -168,7 +202,9 @@ def test_json_is_one_object_and_nothing_else(folder):
 
 def test_json_agrees_with_the_library(folder):
     found = json.loads(call("test", "same.npy", "other.npy", *QUICK, "--json").stdout)
-    result = twosample.two_sample_test(np.load("same.npy"), np.load("other.npy"), "mmd-median", permutations=99, rng=0)
+    result = twosample.two_sample_test(
+        np.load("same.npy"), np.load("other.npy"), "mmd-median", permutations=99, rng=0
+    )
     assert (found["pvalue"], found["statistic"]) == (result.pvalue, result.statistic)
 
 
@@ -192,7 +228,11 @@ def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
     shown = call("test", "same.csv", "other.csv", "--json").stdout
     found = json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert found["statistic"] is None
-    assert (found["power"], found["curve"], found["null"]) == (None, [1.0, None, [3, None]], [0.5, None])
+    assert (found["power"], found["curve"], found["null"]) == (
+        None,
+        [1.0, None, [3, None]],
+        [0.5, None],
+    )
 
 
 def test_json_in_a_process_of_its_own(folder):
@@ -226,16 +266,25 @@ def test_json_in_a_process_of_its_own(folder):
         (["same.csv", "other.csv", "--permutations", "0"], "permutations"),
         (["same.csv", "other.csv", "--train-fraction", "1"], "train_fraction"),
         (["same.csv", "other.csv", "--train-fraction", "nan"], "train_fraction"),
-        (["same.csv", "other.csv", "--train-fraction", "0.5", "--method", "mmd-median"], "train_fraction"),
+        (
+            ["same.csv", "other.csv", "--train-fraction", "0.5", "--method", "mmd-median"],
+            "train_fraction",
+        ),
         (["same.csv", "other.csv", "--device", "toaster"], "toaster"),
         (["same.csv", "columns.csv"], "columns"),
         (["same.csv", "few.csv"], "row"),
         (["same.csv", "header.csv"], "header.csv is empty: it has 0 rows"),
-        (["same.csv", "missing.csv"], "missing.csv contains 1 missing value (first at line 62, column 'size')"),
+        (
+            ["same.csv", "missing.csv"],
+            "missing.csv contains 1 missing value (first at line 62, column 'size')",
+        ),
         (["same.csv", "date.csv"], "date.csv has values of type Date in column 'size'"),
         (["same.csv", "same.npy"], "same.csv has named columns but same.npy has none"),
         (["scalar.npy", "scalar.npy"], "scalar.npy is a single"),
-        (["same.csv"], "same.csv is one sample; give a second file, or say which column tells two apart: --by"),
+        (
+            ["same.csv"],
+            "same.csv is one sample; give a second file, or say which column tells two apart: --by",
+        ),
     ],
 )
 def test_bad_input_is_a_sentence_and_status_2(folder, words, message):
@@ -257,7 +306,9 @@ def test_bad_input_is_a_sentence_and_status_2(folder, words, message):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["test"], ["tset"], ["test", "a", "b", "--colour"], ["test", "a", "b", "c"]])
+@pytest.mark.parametrize(
+    "words", [["test"], ["tset"], ["test", "a", "b", "--colour"], ["test", "a", "b", "c"]]
+)
 def test_wrong_use_is_status_2(words):
     done = call(*words, code=2)
     assert done.stdout == ""
@@ -295,16 +346,33 @@ def test_warnings_are_sentences_on_standard_error(folder, monkeypatch):
 
 
 def test_too_few_permutations_for_the_level_is_a_warning(folder):
-    done = call("test", "same.csv", "other.csv", "--method", "mmd-median", "--permutations", "9", "--seed", "0")
+    done = call(
+        "test",
+        "same.csv",
+        "other.csv",
+        "--method",
+        "mmd-median",
+        "--permutations",
+        "9",
+        "--seed",
+        "0",
+    )
     assert done.stdout.startswith("No difference found: p = 0.100")
-    assert "warning: with 9 shuffles p is at least 0.1, so nothing can be found at alpha = 0.05;" in done.stderr
+    assert (
+        "warning: with 9 shuffles p is at least 0.1, so nothing can be found at alpha = 0.05;"
+        in done.stderr
+    )
     assert "--permutations 19 " in done.stderr
 
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (TrainingError("the objective is nan at step 3."), 2, "error: the objective is nan at step 3."),
+        (
+            TrainingError("the objective is nan at step 3."),
+            2,
+            "error: the objective is nan at step 3.",
+        ),
         (KeyboardInterrupt(), 130, "interrupted: there is no verdict."),
         (MemoryError(), 2, "error: there is not enough memory"),
         (OSError(28, "No space left on device"), 2, "error: No space left on device."),
@@ -328,7 +396,9 @@ def test_a_mistake_of_ours_is_not_hidden(folder, monkeypatch):
 
 
 def test_without_typer():
-    program = "import sys; sys.modules['typer'] = None; from twosample._cli.main import main; main()"
+    program = (
+        "import sys; sys.modules['typer'] = None; from twosample._cli.main import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -347,7 +417,14 @@ def test_a_process_fails_with_a_sentence(folder):
 def test_a_full_disk_is_a_sentence(folder):
     with open("/dev/full", "w") as full:
         done = start(
-            "test", "same.npy", "other.npy", *QUICK, "--json", capture_output=False, stdout=full, stderr=subprocess.PIPE
+            "test",
+            "same.npy",
+            "other.npy",
+            *QUICK,
+            "--json",
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
         )
     assert done.returncode == 2
     assert done.stderr == "error: No space left on device.\n"
@@ -356,7 +433,15 @@ def test_a_full_disk_is_a_sentence(folder):
 def test_a_reader_that_has_gone_is_no_traceback(folder):
     read, write = os.pipe()
     os.close(read)
-    done = start("test", "same.npy", "other.npy", *QUICK, capture_output=False, stdout=write, stderr=subprocess.PIPE)
+    done = start(
+        "test",
+        "same.npy",
+        "other.npy",
+        *QUICK,
+        capture_output=False,
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
     os.close(write)
     assert done.returncode != 0
     assert done.stderr == ""
@@ -375,7 +460,9 @@ def test_an_interrupt_ends_in_a_sentence(folder):
         "sys.argv = ['twosample', 'test', 'same.npy', 'other.npy']\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+    )
     assert done.returncode == 130
     assert done.stderr.strip() == "interrupted: there is no verdict."
     assert done.stdout == ""

@@ -1,4 +1,5 @@
-"""Work on a Dask cluster: a scheduler and workers that are processes of their own, one of which gets killed."""
+"""Work on a Dask cluster: a scheduler and workers that are processes of their own, one of which
+gets killed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from twosample.errors import ClusterError, InputError, MissingDependency
 
 distributed = pytest.importorskip("distributed")
 
-# What distributed does itself: it closes sockets of processes that were killed whenever the collector finds them.
+# What distributed does itself: it closes sockets of processes that were killed whenever the
+# collector finds them.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -58,10 +60,21 @@ class Processes:
     def _start(self, program: str, *words: str, **options: object) -> subprocess.Popen[bytes]:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         command = [sys.executable, "-m", f"distributed.cli.{program}", *words]
-        return subprocess.Popen(command, env=environment, **{"stderr": subprocess.DEVNULL, **options})
+        return subprocess.Popen(
+            command, env=environment, **{"stderr": subprocess.DEVNULL, **options}
+        )
 
     def add_worker(self) -> None:
-        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--host", "127.0.0.1"]
+        options = [
+            "--no-nanny",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--memory-limit",
+            "0",
+            "--host",
+            "127.0.0.1",
+        ]
         self.workers.append(self._start("dask_worker", self.address, *options))
 
     def kill_worker(self) -> None:
@@ -112,7 +125,8 @@ def two_samples(n: int = 1500, m: int = 1100) -> tuple[np.ndarray, np.ndarray]:
 
 
 def deep_test(**options: object) -> twosample.TwoSampleTest:
-    """An untrained deep kernel, and little memory: 18 strips of points, 9 groups of strips, 45 pieces of work."""
+    """An untrained deep kernel, and little memory: 18 strips of points, 9 groups of strips, 45
+    pieces of work."""
     network = twosample.MLP(4, width=12, generator=torch.Generator().manual_seed(0))
     return twosample.TwoSampleTest(DeepKernel(network), memory=2**20, **options)
 
@@ -152,7 +166,10 @@ def test_the_answer_is_that_of_one_machine(client):
 
 def test_training_stays_here_and_testing_goes_there(client):
     X, Y = two_samples(300, 200)
-    results = [twosample.two_sample_test(X, Y, "mmd-o", rng=1, permutations=99, client=c) for c in (None, client)]
+    results = [
+        twosample.two_sample_test(X, Y, "mmd-o", rng=1, permutations=99, client=c)
+        for c in (None, client)
+    ]
     same(*results)
 
 
@@ -162,7 +179,9 @@ def test_training_stays_here_and_testing_goes_there(client):
         twosample.TwoSampleTest(twosample.MeanEmbedding(3), statistic=HotellingT2()),
         twosample.TwoSampleTest(OnFeatures(torch.nn.Linear(4, 2), Linear())),
         twosample.TwoSampleTest(Gaussian(), statistic=twosample.MMD("paired")),
-        twosample.TwoSampleTest(Gaussian(), statistic=twosample.MMD("block"), calibration=twosample.PairSwap(99)),
+        twosample.TwoSampleTest(
+            Gaussian(), statistic=twosample.MMD("block"), calibration=twosample.PairSwap(99)
+        ),
         twosample.TwoSampleTest(Gaussian(), calibration=twosample.Spectral(99)),
     ],
     ids=["features", "linear kernel", "paired", "block", "spectral"],
@@ -185,7 +204,9 @@ def test_sums_are_the_same_to_the_bit(client, diagonal):
     bins = torch.randint(40, (700,), generator=generator)  # of many sizes
     options = {"diagonal": diagonal, "memory": 2**17}
     here = block_and_row_sums(Gaussian(1.0), z, bins, weights, **options)
-    there = block_and_row_sums(Gaussian(1.0), z, bins, weights, workers=DaskWorkers(client), **options)
+    there = block_and_row_sums(
+        Gaussian(1.0), z, bins, weights, workers=DaskWorkers(client), **options
+    )
     for one, other in zip(here, there, strict=True):
         assert torch.equal(one, other)
 
@@ -195,7 +216,9 @@ def test_pieces_do_not_depend_on_workers(client):
     counts = []
     for workers in (HERE, DaskWorkers(client)):
         counting = Counting(workers)
-        block_and_row_sums(Gaussian(1.0), z, bins, torch.ones(700, 1), memory=2**17, workers=counting)
+        block_and_row_sums(
+            Gaussian(1.0), z, bins, torch.ones(700, 1), memory=2**17, workers=counting
+        )
         counts.append(counting.pieces)
     assert counts[0] == counts[1]
     assert counts[0][0] > 10
@@ -217,7 +240,9 @@ def test_a_scheduler_killed_on_the_way_has_a_sentence():
     try:
         with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
             threading.Timer(1.5, processes.scheduler.kill).start()
-            with pytest.raises(ClusterError, match=r"the scheduler at tcp://.* (is gone|has not answered)"):
+            with pytest.raises(
+                ClusterError, match=r"the scheduler at tcp://.* (is gone|has not answered)"
+            ):
                 list(DaskWorkers(client, patience=WAIT).map(torch.add, [(1, 2)]))
     finally:
         processes.close()
@@ -274,7 +299,9 @@ class Reading(DaskWorkers):
         return super().call(function, *arguments)
 
 
-@pytest.mark.parametrize("learning", [None, twosample.Learning(twosample.PowerCriterion(), steps=2)])
+@pytest.mark.parametrize(
+    "learning", [None, twosample.Learning(twosample.PowerCriterion(), steps=2)]
+)
 def test_workers_read_their_parts(client, tmp_path, monkeypatch, learning):
     monkeypatch.setattr(twosample._two_sample, "DaskWorkers", Reading)
     monkeypatch.setattr(Reading, "called", [])
@@ -289,13 +316,19 @@ def test_what_cannot_be_read_elsewhere_is_read_here(client, monkeypatch):
     monkeypatch.setattr(twosample._two_sample, "DaskWorkers", Reading)
     monkeypatch.setattr(Reading, "called", [])
     X, Y = two_samples(300, 200)
-    results = [deep_test().run(iter(np.split(X, 3)), iter([Y]), rng=0, client=c) for c in (None, client)]
+    results = [
+        deep_test().run(iter(np.split(X, 3)), iter([Y]), rng=0, client=c) for c in (None, client)
+    ]
     same(*results)
     assert "_read_part" not in Reading.called
 
 
-@pytest.mark.parametrize(("change", "words"), [("rows", "X gave other rows"), ("gone", "a worker cannot read X")])
-def test_parts_that_change_between_the_passes_have_a_sentence(client, tmp_path, monkeypatch, change, words):
+@pytest.mark.parametrize(
+    ("change", "words"), [("rows", "X gave other rows"), ("gone", "a worker cannot read X")]
+)
+def test_parts_that_change_between_the_passes_have_a_sentence(
+    client, tmp_path, monkeypatch, change, words
+):
     X, Y = two_samples(60, 50)
     x, y = in_parts(tmp_path / "x.npy", X, 2), in_parts(tmp_path / "y.npy", Y, 1)
     fit = twosample.TwoSampleTest._fit
@@ -309,7 +342,9 @@ def test_parts_that_change_between_the_passes_have_a_sentence(client, tmp_path, 
 
     monkeypatch.setattr(twosample.TwoSampleTest, "_fit", changing)
     with pytest.raises(InputError, match=words):
-        deep_test(learning=twosample.Learning(twosample.PowerCriterion(), steps=2)).run(x, y, rng=0, client=client)
+        deep_test(learning=twosample.Learning(twosample.PowerCriterion(), steps=2)).run(
+            x, y, rng=0, client=client
+        )
 
 
 # The command line
@@ -335,7 +370,9 @@ def test_the_command_line_takes_a_scheduler(files, processes, client, how):
 
 def test_the_command_line_says_that_nobody_answers(files, monkeypatch):
     monkeypatch.setattr(cluster, "_ANSWER", 1.0)
-    done = CliRunner().invoke(cli.build(), ["test", "a.npy", "b.npy", "--scheduler", "tcp://127.0.0.1:1"])
+    done = CliRunner().invoke(
+        cli.build(), ["test", "a.npy", "b.npy", "--scheduler", "tcp://127.0.0.1:1"]
+    )
     assert done.exit_code == 2
     assert done.stderr.startswith("error: no Dask scheduler answers at 'tcp://127.0.0.1:1'")
     assert done.stdout == ""
@@ -350,7 +387,8 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
     seen = {"results": 0, "killed": 0}
 
     class Killing(DaskWorkers):
-        """Kills a worker when the first pair of groups is compared and most of the work is yet to be done."""
+        """Kills a worker when the first pair of groups is compared and most of the work is yet to
+        be done."""
 
         def map(self, function, arguments):
             for result in super().map(function, arguments):
@@ -378,7 +416,9 @@ def test_without_workers_there_is_a_sentence(processes):
     began = time.monotonic()
     with (
         distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client,
-        pytest.raises(ClusterError, match="has had no worker for 1 s; start one with 'dask worker tcp://"),
+        pytest.raises(
+            ClusterError, match="has had no worker for 1 s; start one with 'dask worker tcp://"
+        ),
     ):
         list(DaskWorkers(client, patience=1.0).map(torch.add, [(1, 2)]))
     assert time.monotonic() - began < 60

@@ -21,7 +21,9 @@ from twosample._data.streams import embed_streams, starting_rows, survey, traini
 
 NONE = Columns()
 TABLES = pytest.mark.parametrize(
-    "table", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "pyarrow"]
+    "table",
+    [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas],
+    ids=["pandas", "polars", "pyarrow"],
 )
 
 
@@ -44,7 +46,9 @@ def holey(rows: int, seed: int, share: float = 0.1) -> pd.DataFrame:
 X, Y = holey(80, 1), holey(60, 2, 0.3)
 
 
-def quick(x: object, y: object, columns: Columns | None, **options: object) -> twosample.TwoSampleResult:
+def quick(
+    x: object, y: object, columns: Columns | None, **options: object
+) -> twosample.TwoSampleResult:
     return two_sample_test(x, y, "mmd-o", permutations=99, rng=0, columns=columns, **options)
 
 
@@ -68,7 +72,10 @@ def test_a_record_that_can_be_compared_hashed_copied_and_typed_in_again():
         ({"kinds": {"a": "date"}}, "column 'a' is to be a 'date'; use one of number, category"),
         ({"keep": ["a"], "drop": ["a"]}, "column 'a' is to be left out, and used"),
         ({"kinds": {"a": "number"}, "drop": ["a"]}, "column 'a' is to be left out, and used"),
-        ({"keep": ["a"], "kinds": {"b": "number"}}, "column 'b' has a kind, but is not among those to keep"),
+        (
+            {"keep": ["a"], "kinds": {"b": "number"}},
+            "column 'b' has a kind, but is not among those to keep",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(options, message):
@@ -114,7 +121,10 @@ def test_a_column_that_only_one_sample_has_can_be_left_out():
     ("columns", "message"),
     [
         (Columns(keep=["height"]), "X has no column 'height'; it has size, whole, new, colour"),
-        (Columns(drop=["height"], missing="drop"), "there is no column 'height'; there are size, whole"),
+        (
+            Columns(drop=["height"], missing="drop"),
+            "there is no column 'height'; there are size, whole",
+        ),
         (Columns(kinds={"height": "number"}, missing="drop"), "there is no column 'height'"),
         (Columns(drop=["size", "whole", "new", "colour"]), "no column of X is left"),
     ],
@@ -152,7 +162,10 @@ def test_dates_as_numbers_are_days(table):
         ([datetime.date(1970, 1, 11)], [10.0]),
         ([datetime.time(0, 1, 30, 500_000)], [90.5]),
         ([datetime.timedelta(days=1, microseconds=5)], [86400.000005]),
-        ([datetime.datetime(1970, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=6)))], [0.75]),
+        (
+            [datetime.datetime(1970, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=6)))],
+            [0.75],
+        ),
         (["1970-01-02", " 1970-01-03T12:00 "], [1.0, 2.5]),
         ([" 1.5 ", "-2e3"], [1.5, -2000.0]),
         ([True, False], [1.0, 0.0]),
@@ -191,14 +204,20 @@ def test_what_a_category_may_be(table, values, levels):
 def test_text_that_is_no_number_is_named():
     frame = pd.DataFrame({"v": ["1", None, "2", "three"]})
     with pytest.raises(
-        InputError, match=r"X has 'three' at row 3 in column 'v', which is to be a number; .*kinds={'v': 'category'}"
+        InputError,
+        match=r"X has 'three' at row 3 in column 'v', which is to be a number; .*kinds={'v': 'category'}",
     ):
         as_samples(frame, frame, columns=Columns(kinds={"v": "number"}, missing="drop"))
 
 
-@pytest.mark.parametrize("values", [[datetime.date(2024, 1, 1)], [datetime.timedelta(1)], [datetime.time(1)]])
+@pytest.mark.parametrize(
+    "values", [[datetime.date(2024, 1, 1)], [datetime.timedelta(1)], [datetime.time(1)]]
+)
 def test_dates_are_never_silently_numbers(values):
-    for frame in (pl.DataFrame({"when": values}), pd.DataFrame({"when": pd.Series(values, dtype=object)})):
+    for frame in (
+        pl.DataFrame({"when": values}),
+        pd.DataFrame({"when": pd.Series(values, dtype=object)}),
+    ):
         message = r"kinds={'when': 'number'}\), .*kinds={'when': 'category'}\), .*drop=\['when'\]\)"
         with pytest.raises(InputError, match=message):
             as_samples(frame, frame)
@@ -210,11 +229,15 @@ def test_dates_are_never_silently_numbers(values):
 @TABLES
 def test_drop_is_dropna(table):
     rows = [np.flatnonzero(frame.notna().all(axis=1)) for frame in (X, Y)]
-    by_hand = as_samples(table(X.dropna().reset_index(drop=True)), table(Y.dropna().reset_index(drop=True)))
+    by_hand = as_samples(
+        table(X.dropna().reset_index(drop=True)), table(Y.dropna().reset_index(drop=True))
+    )
     found = as_samples(table(X), table(Y), columns=Columns(missing="drop"))
     assert torch.equal(found.x, by_hand.x) and torch.equal(found.y, by_hand.y)
     assert found.dropped == (80 - len(rows[0]), 60 - len(rows[1]))
-    assert found.rows is not None and [part.tolist() for part in found.rows] == [part.tolist() for part in rows]
+    assert found.rows is not None and [part.tolist() for part in found.rows] == [
+        part.tolist() for part in rows
+    ]
 
 
 def test_the_result_of_dropping_is_that_of_dropna_and_says_so():
@@ -229,7 +252,9 @@ def test_the_result_of_dropping_is_that_of_dropna_and_says_so():
 
 def test_rows_of_an_explanation_are_those_of_the_table():
     explanation = explain(quick(X, Y, Columns(missing="drop")), rng=0, shuffles=0)
-    assert {row.row for row in explanation.rows_x} & set(np.flatnonzero(X.isna().any(axis=1))) == set()
+    assert {row.row for row in explanation.rows_x} & set(
+        np.flatnonzero(X.isna().any(axis=1))
+    ) == set()
     for row in (*explanation.rows_x, *explanation.rows_y):
         frame = X if row in explanation.rows_x else Y
         assert row.values["size"] == pytest.approx(frame["size"][row.row], rel=1e-5)
@@ -275,14 +300,26 @@ def test_indicators_are_what_pandas_gives_by_hand(table):
     assert found.schema.features == tuple(by_hand.columns)
     np.testing.assert_allclose(found.pooled().numpy(), by_hand.to_numpy(), rtol=1e-12)
     assert found.rows is None and found.dropped == (0, 0)
-    assert found.schema.standardised == (True, False, True, False, False, False, False, False, False)
+    assert found.schema.standardised == (
+        True,
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+    )
     scaling = Scaling.of(found)
     np.testing.assert_allclose(scaling.scale[0], by_hand["size"].std(ddof=0), rtol=1e-12)
 
 
 def test_columns_without_gaps_have_no_indicator():
     full = X.dropna()
-    with_policy, without = (as_samples(full, full, columns=Columns(missing=m)) for m in ("indicator", "error"))
+    with_policy, without = (
+        as_samples(full, full, columns=Columns(missing=m)) for m in ("indicator", "error")
+    )
     assert with_policy.schema.columns == without.schema.columns
     assert torch.equal(with_policy.x, without.x)
 
@@ -292,9 +329,15 @@ def test_a_sample_in_which_all_of_a_column_is_missing():
     found = as_samples(gone, Y, columns=Columns(missing="indicator"))
     assert found.x[:, 0].tolist() == pytest.approx([Y["size"].mean()] * 80)
     assert found.x[:, 1].tolist() == [1.0] * 80 and found.x[:, -1].tolist() == [1.0] * 80
-    with pytest.warns(twosample.InputWarning, match=r"1 column is constant over X and Y together \('size'\)"):
+    with pytest.warns(
+        twosample.InputWarning, match=r"1 column is constant over X and Y together \('size'\)"
+    ):
         assert (
-            as_samples(gone[["size", "whole"]], gone[["size", "whole"]], columns=Columns(missing="indicator"))
+            as_samples(
+                gone[["size", "whole"]],
+                gone[["size", "whole"]],
+                columns=Columns(missing="indicator"),
+            )
             .x[:, 0]
             .tolist()
             == [0.0] * 80
@@ -330,7 +373,12 @@ def test_the_p_value_is_uniform_where_there_is_no_difference(missing):
         pooled = rng.normal(size=(40, 2))
         pooled[np.abs(pooled[:, 0]) > 1, 1] = np.nan  # what is missing depends on what is not
         result = two_sample_test(
-            pooled[:20], pooled[20:], "mmd-median", permutations=19, rng=seed, columns=Columns(missing=missing)
+            pooled[:20],
+            pooled[20:],
+            "mmd-median",
+            permutations=19,
+            rng=seed,
+            columns=Columns(missing=missing),
         )
         rejected += result.reject(0.25)
     assert 1 <= rejected <= 33
@@ -341,17 +389,29 @@ def test_the_p_value_is_uniform_where_there_is_no_difference(missing):
 
 @pytest.mark.parametrize("missing", ["drop", "indicator"])
 def test_a_fitted_test_treats_later_data_alike_also_from_a_file(missing, tmp_path):
-    x, y = (frame.assign(id=range(len(frame)), code=frame["whole"].gt(0).astype(int)) for frame in (X, Y))
+    x, y = (
+        frame.assign(id=range(len(frame)), code=frame["whole"].gt(0).astype(int))
+        for frame in (X, Y)
+    )
     columns = Columns(drop=["id"], kinds={"code": "category"}, missing=missing)
     fitted = twosample.mmd_o(permutations=99).fit(x, y, rng=0, columns=columns)
-    assert fitted.schema.rules == columns and sum(fitted.dropped) == (0 if missing == "indicator" else 65)
+    assert fitted.schema.rules == columns and sum(fitted.dropped) == (
+        0 if missing == "indicator" else 65
+    )
     fitted.save(tmp_path / "kernel")
     again = load(tmp_path / "kernel")
     assert again.schema == fitted.schema and again.dropped == fitted.dropped
     later = [holey(50, seed).assign(id=7, code=[0, 1] * 25) for seed in (8, 9)]
     first, second = (test.test(*later, rng=1) for test in (fitted, again))
-    assert (first.statistic, first.pvalue, first.dropped) == (second.statistic, second.pvalue, second.dropped)
-    assert again.test(*(frame.drop(columns="id") for frame in later), rng=1).statistic == first.statistic
+    assert (first.statistic, first.pvalue, first.dropped) == (
+        second.statistic,
+        second.pvalue,
+        second.dropped,
+    )
+    assert (
+        again.test(*(frame.drop(columns="id") for frame in later), rng=1).statistic
+        == first.statistic
+    )
     encoded = as_samples(*later, schema=fitted.schema)
     if missing == "indicator":  # the mean is that of the data it was fitted on
         mean = pd.concat([x, y])["size"].mean()
@@ -360,8 +420,13 @@ def test_a_fitted_test_treats_later_data_alike_also_from_a_file(missing, tmp_pat
 
 
 def test_a_fitted_test_says_what_it_was_not_fitted_for():
-    fitted = twosample.mmd_o().fit(X.dropna(), Y.dropna(), rng=0, columns=Columns(missing="indicator"))
-    with pytest.raises(InputError, match=r"X has .* missing values in column 'size', but none were missing there when"):
+    fitted = twosample.mmd_o().fit(
+        X.dropna(), Y.dropna(), rng=0, columns=Columns(missing="indicator")
+    )
+    with pytest.raises(
+        InputError,
+        match=r"X has .* missing values in column 'size', but none were missing there when",
+    ):
         fitted.test(X, Y)
     with pytest.raises(InputError, match="a fitted test knows its columns"):
         as_samples(X, Y, schema=fitted.schema, columns=NONE)
@@ -390,10 +455,16 @@ def batches(frame: pd.DataFrame, size: int) -> list[pd.DataFrame]:
 def test_streams_give_what_memory_gives(missing, method, once):
     columns = Columns(drop=["whole"], missing=missing)
     expected = two_sample_test(X, Y, method, permutations=99, rng=0, columns=columns)
-    x, y = (Stream.batches(iter(parts) if once else parts) for parts in (batches(X, 7), batches(Y, 13)))
+    x, y = (
+        Stream.batches(iter(parts) if once else parts) for parts in (batches(X, 7), batches(Y, 13))
+    )
     found = two_sample_test(x, y, method, permutations=99, rng=0, columns=columns)
     assert found.statistic == pytest.approx(expected.statistic, abs=1e-6)
-    assert (found.pvalue, found.sizes, found.dropped) == (expected.pvalue, expected.sizes, expected.dropped)
+    assert (found.pvalue, found.sizes, found.dropped) == (
+        expected.pvalue,
+        expected.sizes,
+        expected.dropped,
+    )
 
 
 def test_a_batch_in_which_all_is_missing():
@@ -407,7 +478,9 @@ def test_a_batch_in_which_all_is_missing():
 def test_an_iterator_that_was_kept_is_not_read_by_other_rules():
     stream = Stream.batches(iter(batches(X, 20)))
     quick(stream, Y, Columns(missing="drop"))
-    with pytest.raises(InputError, match=r"kept as they were read first, with Columns\(.*missing='drop'\)"):
+    with pytest.raises(
+        InputError, match=r"kept as they were read first, with Columns\(.*missing='drop'\)"
+    ):
         quick(stream, Y, Columns(missing="indicator"))
 
 

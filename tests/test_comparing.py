@@ -1,4 +1,5 @@
-"""One reference against many samples: what is corrected, what does not depend on what, and what is not lost."""
+"""One reference against many samples: what is corrected, what does not depend on what, and what is
+not lost."""
 
 from __future__ import annotations
 
@@ -36,7 +37,12 @@ def normal(seed: int, rows: int = 60, shift: float = 0.0, columns: int = 2) -> n
 
 
 REFERENCE = normal(0, 80)
-SAMPLES = {"same": normal(1), "shifted": normal(2, 50, 1.0), "again": normal(3, 40), "far": normal(4, 30, 3.0)}
+SAMPLES = {
+    "same": normal(1),
+    "shifted": normal(2, 50, 1.0),
+    "again": normal(3, 40),
+    "far": normal(4, 30, 3.0),
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +83,16 @@ def test_adjusted_p_values_and_verdicts(correction, compared):
 
 
 def test_the_chance_of_any_false_finding_is_at_most_alpha():
-    # Five samples like the reference, which they share: dependent tests. Holm must hold, and without it this must not.
+    # Five samples like the reference, which they share: dependent tests. Holm must hold, and
+    # without it this must not.
     alpha, count, runs = 0.2, 5, 120
     rng = np.random.default_rng(0)
     false = dict.fromkeys(("holm", "none"), 0)
     for seed in range(runs):
         reference, *samples = rng.normal(size=(count + 1, 8, 1))
-        found = compare(reference, dict(zip("abcde", samples, strict=True)), QUICK, permutations=99, rng=seed)
+        found = compare(
+            reference, dict(zip("abcde", samples, strict=True)), QUICK, permutations=99, rng=seed
+        )
         for correction in false:
             adjusted = CORRECTIONS[correction][1](list(found.pvalues.values()))
             false[correction] += min(adjusted) <= alpha
@@ -107,10 +116,15 @@ def test_a_comparison_is_a_mapping_in_the_order_given(compared):
 def test_a_sample_does_not_depend_on_the_others_and_equals_a_test_of_its_own(method):
     everything = compare(REFERENCE, SAMPLES, method, rng=7)
     alone = compare(REFERENCE, {"again": SAMPLES["again"]}, method, rng=7)
-    single = twosample.two_sample_test(REFERENCE, SAMPLES["again"], method, rng=everything.seeds["again"])
+    single = twosample.two_sample_test(
+        REFERENCE, SAMPLES["again"], method, rng=everything.seeds["again"]
+    )
     for other in (alone["again"], single):
         assert other.to_dict()["effect"] == everything["again"].to_dict()["effect"]
-        assert other.pvalue == everything["again"].pvalue and other.chosen == everything["again"].chosen
+        assert (
+            other.pvalue == everything["again"].pvalue
+            and other.chosen == everything["again"].chosen
+        )
         assert np.array_equal(other.null_distribution, everything["again"].null_distribution)
     renamed = compare(REFERENCE, {"other": SAMPLES["again"]}, method, rng=7)
     assert renamed.seeds["other"] != everything.seeds["again"]
@@ -119,16 +133,25 @@ def test_a_sample_does_not_depend_on_the_others_and_equals_a_test_of_its_own(met
 def test_one_seed_one_answer_and_none_is_kept():
     first, second = (compare(REFERENCE, SAMPLES, QUICK, permutations=99) for _ in range(2))
     assert first.seeds != second.seeds
-    again = twosample.two_sample_test(REFERENCE, SAMPLES["same"], QUICK, permutations=99, rng=first.seeds["same"])
+    again = twosample.two_sample_test(
+        REFERENCE, SAMPLES["same"], QUICK, permutations=99, rng=first.seeds["same"]
+    )
     assert again.pvalue == first["same"].pvalue
-    assert compare(REFERENCE, SAMPLES, QUICK, rng=3).seeds == compare(REFERENCE, SAMPLES, QUICK, rng=3).seeds
+    assert (
+        compare(REFERENCE, SAMPLES, QUICK, rng=3).seeds
+        == compare(REFERENCE, SAMPLES, QUICK, rng=3).seeds
+    )
 
 
 def test_each_pair_learns_its_own_categories():
     def table(levels: str, rows: int = 40) -> pl.DataFrame:
-        return pl.DataFrame({"kind": [levels[k % len(levels)] for k in range(rows)], "x": range(rows)})
+        return pl.DataFrame(
+            {"kind": [levels[k % len(levels)] for k in range(rows)], "x": range(rows)}
+        )
 
-    found = compare(table("ab"), {"more": table("abc"), "other": table("ad")}, QUICK, permutations=99, rng=0)
+    found = compare(
+        table("ab"), {"more": table("abc"), "other": table("ad")}, QUICK, permutations=99, rng=0
+    )
     features = {name: set(result.fitted.schema.features) for name, result in found.items()}
     assert features["more"] - features["other"] == {"kind=c"}
     assert features["other"] - features["more"] == {"kind=d"}
@@ -145,7 +168,9 @@ def test_columns_are_chosen_for_all_samples_and_rows_left_out_are_counted():
     columns = twosample.Columns(drop=["id"], missing="drop")
     found = compare(table(0, 50), samples, QUICK, columns=columns, rng=0)
     assert found["b"].sizes == (49, 39) and found["b"].fitted.schema.features == ("x",)
-    assert found.notes == tuple(f"{name}: left out for missing values: 1 + 1 rows." for name in "ab")
+    assert found.notes == tuple(
+        f"{name}: left out for missing values: 1 + 1 rows." for name in "ab"
+    )
 
 
 def test_tests_without_shuffles_and_without_an_mmd_can_be_compared():
@@ -153,7 +178,10 @@ def test_tests_without_shuffles_and_without_an_mmd_can_be_compared():
     assert len(found["far"].null_distribution) == 0 and found.notes == ()
     found = compare(REFERENCE, SAMPLES, twosample.me(steps=5, permutations=99), rng=0)
     assert found.cells()[0][-1] == "statistic" and "far" in found.rejected()
-    streams = {name: twosample.Stream.batches(lambda s=s: iter(np.split(s, 2))) for name, s in SAMPLES.items()}
+    streams = {
+        name: twosample.Stream.batches(lambda s=s: iter(np.split(s, 2)))
+        for name, s in SAMPLES.items()
+    }
     assert compare(REFERENCE, streams, QUICK, rng=0).rejected() == ["shifted", "far"]
 
 
@@ -162,7 +190,10 @@ def test_tests_without_shuffles_and_without_an_mmd_can_be_compared():
 
 def test_many_samples_have_enough_shuffles_by_default():
     samples = {str(k): normal(k, 5) for k in range(30)}
-    few, many = (compare(REFERENCE[:20], chosen, QUICK, alpha=0.01, rng=0) for chosen in ({"0": samples["0"]}, samples))
+    few, many = (
+        compare(REFERENCE[:20], chosen, QUICK, alpha=0.01, rng=0)
+        for chosen in ({"0": samples["0"]}, samples)
+    )
     assert len(few["0"].null_distribution) == 999
     assert (
         len(many["0"].null_distribution) == 2 * 3000 - 1
@@ -171,16 +202,27 @@ def test_many_samples_have_enough_shuffles_by_default():
 
 
 def test_too_few_shuffles_are_said_before_and_after():
-    with pytest.warns(InputWarning, match=r"with 78 permutations .* for 4 samples .* use 79 permutations or more"):
+    with pytest.warns(
+        InputWarning, match=r"with 78 permutations .* for 4 samples .* use 79 permutations or more"
+    ):
         found = compare(REFERENCE, SAMPLES, QUICK, permutations=78, rng=0)
-    assert found.rejected() == [] and found.notes[0].startswith("No sample can be found to differ by itself at alpha")
-    assert compare(REFERENCE, SAMPLES, QUICK, permutations=79, rng=0).rejected() == ["shifted", "far"]
-    tiny = compare(REFERENCE[:3], SAMPLES | {"three": normal(9, 3, 50)}, QUICK, rng=0)  # 20 labellings of 3 + 3
+    assert found.rejected() == [] and found.notes[0].startswith(
+        "No sample can be found to differ by itself at alpha"
+    )
+    assert compare(REFERENCE, SAMPLES, QUICK, permutations=79, rng=0).rejected() == [
+        "shifted",
+        "far",
+    ]
+    tiny = compare(
+        REFERENCE[:3], SAMPLES | {"three": normal(9, 3, 50)}, QUICK, rng=0
+    )  # 20 labellings of 3 + 3
     assert any(note.startswith("None of three can be found") for note in tiny.notes)
 
 
 def test_a_level_out_of_reach_is_a_warning_and_takes_no_memory():
-    with pytest.warns(InputWarning, match=r"with 999 permutations .* but alpha is 1e-09; choose a larger one\."):
+    with pytest.warns(
+        InputWarning, match=r"with 999 permutations .* but alpha is 1e-09; choose a larger one\."
+    ):
         found = compare(REFERENCE, SAMPLES, QUICK, alpha=1e-9, rng=0)
     assert len(found["same"].null_distribution) == 999
 
@@ -198,7 +240,10 @@ class Untrained(nn.Module):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (normal(0, 20, columns=3), r"wrong: X has 2 columns but Y has 3; .* \(X is the reference, Y is wrong\.\)"),
+        (
+            normal(0, 20, columns=3),
+            r"wrong: X has 2 columns but Y has 3; .* \(X is the reference, Y is wrong\.\)",
+        ),
         (normal(0, 3), r"wrong: Y has 3 rows; .* needs at least 4 .*Y is wrong"),
         ([[1.0, float("nan")]] * 9, r"wrong: Y .*"),
     ],
@@ -214,12 +259,18 @@ def test_a_sample_that_cannot_be_tested_is_named_before_anything_is_trained(bad,
         ({"samples": [SAMPLES["same"]]}, "samples is a list; give a mapping of names to samples"),
         ({"samples": {}}, "there are no samples"),
         ({"samples": {1: SAMPLES["same"]}}, "the name 1 of a sample is a int; names are strings"),
-        ({"reference": iter([REFERENCE])}, "the reference is an iterator, which can be read only once"),
+        (
+            {"reference": iter([REFERENCE])},
+            "the reference is an iterator, which can be read only once",
+        ),
         ({"correction": "bonferroni"}, "correction is 'bonferroni'; use one of holm, bh, by, none"),
         ({"alpha": 1.0}, r"alpha is 1\.0; it must lie strictly between 0 and 1"),
         ({"method": "mmd"}, "method 'mmd' does not exist"),
         ({"samples": {"one": [[1.0, 2.0]]}}, "one: Y has 1 row to test"),
-        ({"method": twosample.mmd_block(asymptotic=True), "permutations": 99}, "which has no use for permutations=99"),
+        (
+            {"method": twosample.mmd_block(asymptotic=True), "permutations": 99},
+            "which has no use for permutations=99",
+        ),
     ],
 )
 def test_what_is_wrong_is_a_sentence(arguments, message):
@@ -230,12 +281,20 @@ def test_what_is_wrong_is_a_sentence(arguments, message):
 
 
 def test_a_test_that_fails_does_not_lose_the_others():
-    broken = twosample.Stream.batches(lambda: iter([normal(0, 20), normal(1, 20, columns=3)]))  # seen as it is read
+    broken = twosample.Stream.batches(
+        lambda: iter([normal(0, 20), normal(1, 20, columns=3)])
+    )  # seen as it is read
     with pytest.warns(InputWarning, match=r"broken: .* It has no result"):
         found = compare(REFERENCE, {"broken": broken, **SAMPLES}, QUICK, rng=0)
-    assert list(found) == list(SAMPLES) and found.names == ("broken", *SAMPLES) and found.unfinished == ()
+    assert (
+        list(found) == list(SAMPLES)
+        and found.names == ("broken", *SAMPLES)
+        and found.unfinished == ()
+    )
     assert "columns" in found.failures["broken"]
-    assert found.adjusted["far"] == pytest.approx(0.005)  # of five samples, the one without a result among them
+    assert found.adjusted["far"] == pytest.approx(
+        0.005
+    )  # of five samples, the one without a result among them
     assert f"- broken has no result: {found.failures['broken']}" in str(found)
     with pytest.raises(InputError):
         compare(REFERENCE, {"broken": broken}, QUICK, rng=0)
@@ -266,8 +325,12 @@ def test_an_interrupt_keeps_what_is_done(compared, tmp_path):
     found = caught.value.comparison
     assert list(found) == ["same", "shifted"] and found.unfinished == ("again", "far")
     assert found.pvalues == {name: compared.pvalues[name] for name in found}
-    assert found.adjusted["shifted"] == pytest.approx(4 * found.pvalues["shifted"])  # corrected for all four
-    assert "Interrupted before again, far" in found.report(tmp_path / "page.html", rng=0).read_text("utf-8")
+    assert found.adjusted["shifted"] == pytest.approx(
+        4 * found.pvalues["shifted"]
+    )  # corrected for all four
+    assert "Interrupted before again, far" in found.report(tmp_path / "page.html", rng=0).read_text(
+        "utf-8"
+    )
 
 
 # What is shown
@@ -276,7 +339,8 @@ def test_an_interrupt_keeps_what_is_done(compared, tmp_path):
 def test_the_table_and_the_plain_record(compared):
     lines = str(compared).splitlines()
     assert lines[0] == (
-        "2 of 4 samples differ from the reference. (mmd-median; p-values adjusted by Holm; alpha = 0.05)"
+        "2 of 4 samples differ from the reference. (mmd-median; p-values adjusted by Holm; alpha = "
+        "0.05)"
     )
     assert lines[1].split() == ["sample", "rows", "p", "adjusted", "verdict", "MMD"]
     assert re.match(r"  far +30 +0\.001 +0\.004 +differs +\d", lines[5])
@@ -297,7 +361,9 @@ def test_the_table_and_the_plain_record(compared):
     ],
 )
 def test_the_verdict_is_a_sentence(samples, verdict):
-    found = compare(REFERENCE, {name: SAMPLES[name] for name in samples}, QUICK, permutations=99, rng=0)
+    found = compare(
+        REFERENCE, {name: SAMPLES[name] for name in samples}, QUICK, permutations=99, rng=0
+    )
     assert found.verdict == verdict
 
 
@@ -317,18 +383,28 @@ class Texts(HTMLParser):
 
 def test_a_notebook_shows_names_as_text():
     name = "<script>alert(1)</script>"
-    shown = Texts(compare(REFERENCE, {name: SAMPLES["same"]}, QUICK, permutations=99, rng=0)._repr_html_())
+    shown = Texts(
+        compare(REFERENCE, {name: SAMPLES["same"]}, QUICK, permutations=99, rng=0)._repr_html_()
+    )
     assert "script" not in shown.names and name in shown.text
 
 
 def test_the_figure_has_a_dot_for_each_sample_filled_where_it_differs(compared):
     ax = compared.plot(Figure().add_subplot())
     dots = [line for line in ax.lines if line.get_marker() == "o"]
-    assert [dot.get_xdata()[0] for dot in dots] == [result.effect.mmd for result in compared.values()]
+    assert [dot.get_xdata()[0] for dot in dots] == [
+        result.effect.mmd for result in compared.values()
+    ]
     assert [dot.get_markerfacecolor() != "white" for dot in dots] == [False, True, False, True]
     assert [label.get_text().split()[0] for label in ax.get_yticklabels()] == list(SAMPLES)
-    whiskers = [line.get_xdata() for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
-    assert all(low <= dot.get_xdata()[0] <= high for (low, high), dot in zip(whiskers, dots, strict=True))
+    whiskers = [
+        line.get_xdata()
+        for line in ax.lines
+        if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"
+    ]
+    assert all(
+        low <= dot.get_xdata()[0] <= high for (low, high), dot in zip(whiskers, dots, strict=True)
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="takes a terminal")
@@ -384,17 +460,36 @@ def test_the_command_shows_a_table(folder):
     assert lines[2].split() == ["sample", "rows", "p", "adjusted", "verdict", "MMD"]
     assert [line.split()[0] for line in lines[3:6]] == FILES[1:]
     assert lines[4].split()[1:5] == ["50", "0.001", "0.003", "differs"]
-    assert [line.split()[0] for line in lines[7:]] == ["reference", "p-values", "alpha", "method", "seed"]
+    assert [line.split()[0] for line in lines[7:]] == [
+        "reference",
+        "p-values",
+        "alpha",
+        "method",
+        "seed",
+    ]
     assert done.stderr == ""
     assert call(*FILES, *OPTIONS, "--quiet").stdout == lines[0] + "\n"
 
 
 def test_a_program_reads_json_and_statuses(folder):
     found = json.loads(call(*FILES, *OPTIONS, "--json", "--correction", "bh").stdout)
-    assert found["correction"] == "bh" and found["rejected"] == ["shifted.csv", "far.csv"] and found["seed"] == 0
+    assert (
+        found["correction"] == "bh"
+        and found["rejected"] == ["shifted.csv", "far.csv"]
+        and found["seed"] == 0
+    )
     single = CliRunner().invoke(
         cli.build(),
-        ["test", "ref.csv", "far.csv", "--method", QUICK, "--seed", str(found["samples"][2]["seed"]), "--json"],
+        [
+            "test",
+            "ref.csv",
+            "far.csv",
+            "--method",
+            QUICK,
+            "--seed",
+            str(found["samples"][2]["seed"]),
+            "--json",
+        ],
     )
     assert json.loads(single.stdout)["statistic"] == found["samples"][2]["statistic"]
     call(*FILES, *OPTIONS, "--fail-on-reject", code=1)
@@ -406,26 +501,41 @@ def test_options_for_files_hold_for_all_of_them(folder):
     Path("gaps.csv").write_text("a,b,c\n1,2,3\n1.5,,3\n2,1,3\n1,2,3\n")
     pl.DataFrame(REFERENCE, schema=["a", "b"]).with_columns(c=pl.lit(3)).write_csv("ref.csv")
     words = ["ref.csv", "gaps.csv", *OPTIONS, "--columns", "a,b"]
-    assert "gaps.csv contains 1 missing value (first at line 3, column 'b')" in call(*words, code=2).stderr
+    assert (
+        "gaps.csv contains 1 missing value (first at line 3, column 'b')"
+        in call(*words, code=2).stderr
+    )
     done = call(*words, "--missing", "drop", "--report", "page.html")
     assert "- gaps.csv: left out for missing values: 0 + 1 rows." in done.stdout
-    assert "gaps.csv: left out for missing values: 0 + 1 rows." in (page := Path("page.html").read_text("utf-8"))
+    assert "gaps.csv: left out for missing values: 0 + 1 rows." in (
+        page := Path("page.html").read_text("utf-8")
+    )
     assert "--columns a,b --missing drop" in page
 
 
 @pytest.mark.parametrize("more", [[], ["--stream"]])
 def test_the_groups_of_one_file(folder, more):
     samples = {"ref": REFERENCE, **SAMPLES}
-    parts = [pl.DataFrame(rows, schema=["a", "b"]).with_columns(kind=pl.lit(name)) for name, rows in samples.items()]
+    parts = [
+        pl.DataFrame(rows, schema=["a", "b"]).with_columns(kind=pl.lit(name))
+        for name, rows in samples.items()
+    ]
     pl.concat(parts).sample(fraction=1.0, shuffle=True, seed=0).write_parquet("all.parquet")
     whole = pl.read_parquet("all.parquet")
     rows = {name: whole.filter(pl.col("kind") == name).drop("kind").to_numpy() for name in samples}
     expected = compare(rows.pop("ref"), dict(sorted(rows.items())), QUICK, rng=0)
     done = call("all.parquet", "--by", "kind=ref", *OPTIONS, "--json", *more)
     found = json.loads(done.stdout)
-    assert found["reference"] == "all.parquet where kind is ref" and found["rejected"] == expected.rejected()
-    assert [each["pvalue"] for each in found["samples"]] == [result.pvalue for result in expected.values()]
-    shown = call("all.parquet", "--by", "kind=ref", *OPTIONS, "--quiet", "--report", "page.html").stdout
+    assert (
+        found["reference"] == "all.parquet where kind is ref"
+        and found["rejected"] == expected.rejected()
+    )
+    assert [each["pvalue"] for each in found["samples"]] == [
+        result.pvalue for result in expected.values()
+    ]
+    shown = call(
+        "all.parquet", "--by", "kind=ref", *OPTIONS, "--quiet", "--report", "page.html"
+    ).stdout
     assert shown == "2 of 4 samples differ from all.parquet where kind is ref: far, shifted.\n"
     assert "--by kind=ref" in Path("page.html").read_text("utf-8")
     for words, message in (
@@ -433,24 +543,36 @@ def test_the_groups_of_one_file(folder, more):
         (["--by", "kind=x"], "no 'x' in column 'kind'"),
         (["--by", "=x"], "--by is '=x'; give a column and the value of the reference"),
         (["--by", "absent=x"], "has no column 'absent' for --by"),
-        (["same.csv", "--by", "kind=ref"], "takes all samples from all.parquet; leave out same.csv"),
+        (
+            ["same.csv", "--by", "kind=ref"],
+            "takes all samples from all.parquet; leave out same.csv",
+        ),
         ([], "nothing to compare all.parquet with"),
     ):
         assert message in call("all.parquet", *words, *OPTIONS, code=2).stderr
-    whole.with_columns(pl.when(pl.col("kind") == "far").then(None).otherwise("kind").alias("kind")).write_csv(
-        "gaps.csv"
+    whole.with_columns(
+        pl.when(pl.col("kind") == "far").then(None).otherwise("kind").alias("kind")
+    ).write_csv("gaps.csv")
+    assert (
+        "30 missing values in column 'kind'"
+        in call("gaps.csv", "--by", "kind=ref", *OPTIONS, code=2).stderr
     )
-    assert "30 missing values in column 'kind'" in call("gaps.csv", "--by", "kind=ref", *OPTIONS, code=2).stderr
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["ref.csv", "same.csv", "wrong.csv"], "error: ref.csv and wrong.csv have different columns"),
+        (
+            ["ref.csv", "same.csv", "wrong.csv"],
+            "error: ref.csv and wrong.csv have different columns",
+        ),
         (["ref.csv", "same.csv", "absent.csv"], "error: absent.csv does not exist"),
         (["absent.csv", "same.csv"], "error: absent.csv does not exist"),
         (["ref.csv", "same.csv", "same.csv"], "error: same.csv is given more than once"),
-        ([*FILES, "--correction", "all"], "error: correction is 'all'; use one of holm, bh, by, none."),
+        (
+            [*FILES, "--correction", "all"],
+            "error: correction is 'all'; use one of holm, bh, by, none.",
+        ),
         ([*FILES, "--alpha", "0"], "error: alpha is 0.0; it must lie strictly between 0 and 1."),
         ([*FILES, "--report", "nowhere/page.html"], "error: nowhere/page.html cannot be written"),
     ],
@@ -471,8 +593,20 @@ def test_the_command_on_the_page_gives_the_same_answer(folder):
 
 def test_help_has_examples_and_every_option():
     shown = call("--help").stdout
-    assert "    twosample compare reference.csv" in shown and max(map(len, shown.splitlines())) <= 80
-    for option in ("correction", "alpha", "seed", "report", "json", "quiet", "fail-on-reject", "columns", "missing"):
+    assert (
+        "    twosample compare reference.csv" in shown and max(map(len, shown.splitlines())) <= 80
+    )
+    for option in (
+        "correction",
+        "alpha",
+        "seed",
+        "report",
+        "json",
+        "quiet",
+        "fail-on-reject",
+        "columns",
+        "missing",
+    ):
         assert f"--{option}" in shown
 
 
@@ -493,8 +627,13 @@ def test_ctrl_c_shows_what_is_done_and_writes_the_page(folder):
         f"sys.argv = ['twosample', 'compare', *{FILES!r}, *{OPTIONS!r}, '--report', 'page.html']\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 130
     assert done.stderr.strip() == "interrupted: 2 of 3 samples have been compared."
     assert done.stdout.startswith("1 of 2 samples differs from ref.csv: shifted.csv.")
-    assert "Interrupted before far.csv" in done.stdout and "Interrupted before far.csv" in Path("page.html").read_text()
+    assert (
+        "Interrupted before far.csv" in done.stdout
+        and "Interrupted before far.csv" in Path("page.html").read_text()
+    )

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 import twosample
-from bank import as_table, every_dtype, make, naive_matrix, naive_mmd2_biased, points, relabelled, seeded
+from bank import (
+    as_table,
+    every_dtype,
+    make,
+    naive_matrix,
+    naive_mmd2_biased,
+    points,
+    relabelled,
+    seeded,
+)
 from twosample import (
     MMD,
     Gaussian,
@@ -35,7 +44,9 @@ def prepared(kernel, samples, statistic, plan, seed=3):
     return bins, statistic.prepare(kernel, samples, bins, seeded(seed))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplace", "deep", "sum of many", "rational quadratic"])
+@pytest.mark.parametrize(
+    "name", ["gaussian", "laplace", "deep", "sum of many", "rational quadratic"]
+)
 @pytest.mark.parametrize(("n", "m", "bins"), [(9, 7, 500), (23, 14, 4)])
 def test_it_is_the_mmd_of_the_projected_kernel_whatever_the_labels(name, n, m, bins):
     samples, statistic, plan, kernel = (
@@ -52,25 +63,36 @@ def test_it_is_the_mmd_of_the_projected_kernel_whatever_the_labels(name, n, m, b
     torch.randperm(n + m, generator=drawn)  # the order in which points go through a network
     landmarks = torch.randperm(n + m, generator=drawn)[:6]
     K = naive_matrix(kernel, samples.pooled()).detach()
-    projected = (K[:, landmarks] @ torch.linalg.pinv(K[landmarks][:, landmarks]) @ K[landmarks]).tolist()
-    naive = [naive_mmd2_biased(projected, *relabelled(cut, shuffle)) for shuffle in shuffles.tolist()]
-    assert values.tolist() == pytest.approx([value - found.excess for value in naive], rel=1e-6, abs=1e-9)
+    projected = (
+        K[:, landmarks] @ torch.linalg.pinv(K[landmarks][:, landmarks]) @ K[landmarks]
+    ).tolist()
+    naive = [
+        naive_mmd2_biased(projected, *relabelled(cut, shuffle)) for shuffle in shuffles.tolist()
+    ]
+    assert values.tolist() == pytest.approx(
+        [value - found.excess for value in naive], rel=1e-6, abs=1e-9
+    )
 
 
 @every_dtype
 def test_with_every_point_a_landmark_it_is_the_mmd_itself(dtype):
     samples, kernel = two_samples(12, 9, dtype=dtype), make("gaussian", dtype)
     plan = Permutation(50)
-    cut, found = prepared(kernel, samples, MMD("compressed"), plan)  # 1000 landmarks if there were as many points
+    cut, found = prepared(
+        kernel, samples, MMD("compressed"), plan
+    )  # 1000 landmarks if there were as many points
     shuffles = plan.shuffles(cut, seeded(2))
     biased = MMD("biased")
-    expected = biased.evaluate(biased.prepare(kernel, samples, cut, seeded(3)), shuffles) - found.excess
+    expected = (
+        biased.evaluate(biased.prepare(kernel, samples, cut, seeded(3)), shuffles) - found.excess
+    )
     assert torch.allclose(MMD("compressed").evaluate(found, shuffles), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(("n", "m"), [(4, 4), (5, 3)])
 def test_its_mean_over_all_labellings_is_zero(n, m):
-    """Unbiased when P = Q: nobody has to know that a squared distance of means is never negative."""
+    """Unbiased when P = Q: nobody has to know that a squared distance of means is never
+    negative."""
     samples, plan = two_samples(n, m), Permutation(10**4)
     cut, found = prepared(make("gaussian"), samples, MMD("compressed", landmarks=4), plan)
     values = MMD("compressed").evaluate(found, plan.shuffles(cut, seeded()))
@@ -86,11 +108,14 @@ def test_the_witness_gives_the_value_and_the_pieces_do_not_matter():
     assert float(in_x.mean() - in_y.mean()) - found.excess == pytest.approx(value, abs=1e-9)
     lean = statistic.prepare(make("deep", torch.float32), samples, cut, seeded(3), memory=2**16)
     shuffles = plan.shuffles(cut, seeded())
-    assert torch.allclose(statistic.evaluate(lean, shuffles), statistic.evaluate(found, shuffles), atol=1e-7)
+    assert torch.allclose(
+        statistic.evaluate(lean, shuffles), statistic.evaluate(found, shuffles), atol=1e-7
+    )
 
 
 def test_duplicates_that_trade_places_are_ties():
-    """Ten copies of each point: every labelling that keeps the counts has the same value, so p is far from 0."""
+    """Ten copies of each point: every labelling that keeps the counts has the same value, so p is
+    far from 0."""
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(30, 3)), 10, axis=0)
     test = TwoSampleTest(Gaussian(1.0), None, MMD("compressed", landmarks=60), Permutation(99))
@@ -129,7 +154,11 @@ def test_parts_that_do_not_fit_say_what_to_use():
     with pytest.raises(IncompatibleParts, match="Spectral"):
         TwoSampleTest(Gaussian(), None, MMD("compressed"), Spectral())
     with pytest.raises(IncompatibleParts, match="compressed"):
-        predict_power(twosample.mmd_compressed(steps=2).run(points(40).numpy(), points(40, seed=1).numpy(), rng=0))
+        predict_power(
+            twosample.mmd_compressed(steps=2).run(
+                points(40).numpy(), points(40, seed=1).numpy(), rng=0
+            )
+        )
     assert repr(MMD("compressed", landmarks=7)) == "MMD('compressed', landmarks=7)"
 
 
@@ -137,11 +166,26 @@ def test_parts_that_do_not_fit_say_what_to_use():
 
 
 def test_the_choice_depends_on_sizes_and_says_why():
-    assert choose(99, 1000) == ("mmd-median", "99 points are too few to set half of them aside for training")
-    assert choose(99, 1000, trained=True)[0] == choose(100, 100)[0] == choose(50_000, 50_000)[0] == "mmd-d"
+    assert choose(99, 1000) == (
+        "mmd-median",
+        "99 points are too few to set half of them aside for training",
+    )
+    assert (
+        choose(99, 1000, trained=True)[0]
+        == choose(100, 100)[0]
+        == choose(50_000, 50_000)[0]
+        == "mmd-d"
+    )
     assert choose(50_000, 50_001)[0] == choose(None, 10)[0] == "mmd-compressed"
     assert (
-        len({why for sizes in itertools.product((10, 200, 10**6, None), repeat=2) for _, why in [choose(*sizes)]}) > 3
+        len(
+            {
+                why
+                for sizes in itertools.product((10, 200, 10**6, None), repeat=2)
+                for _, why in [choose(*sizes)]
+            }
+        )
+        > 3
     )
 
 
@@ -151,7 +195,9 @@ def test_auto_chooses_and_the_result_says_so():
     result = twosample.two_sample_test(X, Y, "auto", rng=0)
     same = twosample.two_sample_test(X, Y, "mmd-median", rng=0)
     assert (result.method, result.pvalue, same.chosen) == ("mmd-median", same.pvalue, None)
-    assert result.chosen == "mmd-median: 40 points are too few to set half of them aside for training"
+    assert (
+        result.chosen == "mmd-median: 40 points are too few to set half of them aside for training"
+    )
     assert result.chosen == result.to_dict()["chosen"] and "too few" in result._repr_html_()
     trained = twosample.two_sample_test(X, Y, "auto", train_fraction=0.5, permutations=19, rng=0)
     assert trained.method == "mmd-d" and trained.train_sizes == (20, 22)
@@ -162,4 +208,8 @@ def test_auto_takes_streams():
     batches = [rng.normal(size=(30, 2)) for _ in range(4)]
     counted = twosample.two_sample_test(Stream.batches(batches), batches[0], "auto", rng=0)
     passing = twosample.two_sample_test(iter(batches), batches[0], "auto", rng=0)
-    assert counted.method == "mmd-median" and passing.method == "mmd-compressed" and "stream" in passing.chosen
+    assert (
+        counted.method == "mmd-median"
+        and passing.method == "mmd-compressed"
+        and "stream" in passing.chosen
+    )

@@ -15,18 +15,25 @@ from twosample import InputError
 from twosample.bench import datasets, formats, sources
 from twosample.bench.datasets import disjoint
 
-needs_data = pytest.mark.skipif("TWOSAMPLE_DATA" not in os.environ, reason="TWOSAMPLE_DATA is not set")
+needs_data = pytest.mark.skipif(
+    "TWOSAMPLE_DATA" not in os.environ, reason="TWOSAMPLE_DATA is not set"
+)
 
 
 def test_blob_has_the_papers_means_and_covariances():
     x, y = datasets.blob(200_000, rng=0)
-    for sample, covariances in ((x, np.zeros(9)), (y, [-0.020, -0.022, -0.024, -0.026, 0, 0.020, 0.022, 0.024, 0.026])):
+    for sample, covariances in (
+        (x, np.zeros(9)),
+        (y, [-0.020, -0.022, -0.024, -0.026, 0, 0.020, 0.022, 0.024, 0.026]),
+    ):
         nearest = np.abs(sample[:, None] - np.indices((3, 3)).reshape(2, 9).T).sum(2).argmin(1)
         assert np.bincount(nearest) / len(sample) == pytest.approx(np.full(9, 1 / 9), abs=0.005)
         for mode, covariance in enumerate(covariances):
             points = sample[nearest == mode]
             # A few points lie nearer to another centre, so tails are clipped by a little.
-            assert np.cov(points.T) == pytest.approx(np.array([[0.03, covariance], [covariance, 0.03]]), abs=0.004)
+            assert np.cov(points.T) == pytest.approx(
+                np.array([[0.03, covariance], [covariance, 0.03]]), abs=0.004
+            )
 
 
 def test_blob_s_is_the_null():
@@ -39,7 +46,8 @@ def test_hdgm_has_the_papers_mixture():
     x, y = datasets.hdgm(400_000, dimension=4, rng=0)
     for sample in (x, y):
         assert sample.mean(0) == pytest.approx(np.full(4, 0.25), abs=0.01)
-    # Within modes: E[x1 x2] = 0.5 * (c + 0) + 0.5 * (-c + 0.25), so overall covariances agree; fourth moments do not.
+    # Within modes: E[x1 x2] = 0.5 * (c + 0) + 0.5 * (-c + 0.25), so overall covariances agree;
+    # fourth moments do not.
     assert np.cov(x.T) == pytest.approx(np.cov(y.T), abs=0.02)
     second = y[:, 2:].mean(1) > 0.25
     assert np.cov(y[~second, :2].T)[0, 1] > 0.1 > -0.05 > np.cov(y[second, :2].T)[0, 1]
@@ -51,7 +59,11 @@ def test_hdgm_has_the_papers_mixture():
 def test_draws_are_those_of_the_seed():
     for draw in (datasets.blob, datasets.hdgm):
         a, b, c = draw(50, rng=1), draw(50, rng=1), draw(50, rng=2)
-        assert np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1]) and not np.array_equal(a[0], c[0])
+        assert (
+            np.array_equal(a[0], b[0])
+            and np.array_equal(a[1], b[1])
+            and not np.array_equal(a[0], c[0])
+        )
 
 
 def test_the_page_on_data_sets_gives_what_it_shows_and_names_every_file():
@@ -71,10 +83,14 @@ def test_authors_blob_has_the_covariances_of_their_code():
     x, y = datasets.blob(200_000, authors=True, rng=0)
     # |b| = 0.02 gives [[0.0433, 0.0149], [0.0149, 0.0167]] around the first centre, where b < 0.
     near = y[np.abs(y).max(1) < 0.5]
-    assert np.cov(near.T) == pytest.approx(np.array([[0.0433, -0.0149], [-0.0149, 0.0167]]), abs=0.003)
+    assert np.cov(near.T) == pytest.approx(
+        np.array([[0.0433, -0.0149], [-0.0149, 0.0167]]), abs=0.003
+    )
     residuals = [sample - np.clip(sample.round(), 0, 2) for sample in (x, y)]
     assert np.var(residuals[0], axis=0) == pytest.approx([0.03, 0.03], abs=0.002)
-    assert np.var(residuals[1], axis=0) == pytest.approx([0.0458, 0.0142], abs=0.004)  # the tails are clipped
+    assert np.var(residuals[1], axis=0) == pytest.approx(
+        [0.0458, 0.0142], abs=0.004
+    )  # the tails are clipped
 
 
 def test_authors_blob_s_has_unit_covariances():
@@ -94,7 +110,9 @@ def test_authors_hdgm_has_as_many_points_of_each_gaussian_in_this_order():
             expected = np.eye(3)
             expected[0, 1] = expected[1, 0] = sign * covariance
             assert np.cov(half.T) == pytest.approx(expected, abs=0.03)
-    with pytest.raises(InputError, match="half of the points are of each Gaussian, which 7 points cannot be"):
+    with pytest.raises(
+        InputError, match="half of the points are of each Gaussian, which 7 points cannot be"
+    ):
         datasets.hdgm(10, 7, authors=True)
 
 
@@ -103,13 +121,16 @@ def test_authors_hdgm_has_as_many_points_of_each_gaussian_in_this_order():
 
 @pytest.fixture
 def offline(tmp_path, monkeypatch):
-    """An empty cache, no data folder, and places that nobody serves; gives the folder of the cache."""
+    """An empty cache, no data folder, and places that nobody serves; gives the folder of the
+    cache."""
     monkeypatch.delenv("TWOSAMPLE_DATA", raising=False)
     monkeypatch.setenv("TWOSAMPLE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for name in ("HIGGS", "MNIST", "CIFAR10", "CIFAR101"):
         source = getattr(sources, name)
-        files = tuple(replace(file, urls=(f"http://127.0.0.1:1/{file.name}",)) for file in source.files)
+        files = tuple(
+            replace(file, urls=(f"http://127.0.0.1:1/{file.name}",)) for file in source.files
+        )
         monkeypatch.setattr(sources, name, replace(source, files=files))
     return tmp_path / "cache"
 
@@ -150,14 +171,22 @@ def test_offline_it_says_which_file_from_where_and_what_else(offline, folder):
             with pytest.raises(InputError) as caught:
                 draw(place)
             message = str(caught.value)
-            assert message.startswith(f"{file} cannot be downloaded from http://127.0.0.1:1/{file} (no connection). ")
-            assert f"{file}" in message.split("If you have")[1] and message.endswith("TWOSAMPLE_DATA, or by `folder`.")
+            assert message.startswith(
+                f"{file} cannot be downloaded from http://127.0.0.1:1/{file} (no connection). "
+            )
+            assert f"{file}" in message.split("If you have")[1] and message.endswith(
+                "TWOSAMPLE_DATA, or by `folder`."
+            )
 
 
 def test_what_nobody_serves_says_where_it_comes_from(offline, folder):
-    with pytest.raises(InputError, match=r"fake_mnist .* make it: 'twosample bench data dcgan train FOLDER'"):
+    with pytest.raises(
+        InputError, match=r"fake_mnist .* make it: 'twosample bench data dcgan train FOLDER'"
+    ):
         datasets.fake_mnist(folder)
-    with pytest.raises(InputError, match=r"If you have cifar10/cifar10_test_jpeg\.npz, put it into a folder"):
+    with pytest.raises(
+        InputError, match=r"If you have cifar10/cifar10_test_jpeg\.npz, put it into a folder"
+    ):
         datasets.cifar10_jpeg()
 
 
@@ -199,7 +228,9 @@ def test_mnist_is_read_from_its_published_files(offline, folder):
 
 def test_cifar10_is_read_from_its_binary_archive(offline, folder):
     images = photographs(28, seed=0)
-    batches = {f"data_batch_{k}.bin": images[4 * k - 4 : 4 * k] for k in (3, 1, 2, 5, 4)}  # in any order
+    batches = {
+        f"data_batch_{k}.bin": images[4 * k - 4 : 4 * k] for k in (3, 1, 2, 5, 4)
+    }  # in any order
     path = folder / "cifar-10-binary.tar.gz"
     write_cifar(path, batches | {"test_batch.bin": images[20:], "batches.meta.bin": images[:1]})
     assert np.array_equal(datasets.cifar10(folder), images[20:])
@@ -207,14 +238,18 @@ def test_cifar10_is_read_from_its_binary_archive(offline, folder):
     assert np.array_equal(datasets.cifar10(folder, "all"), images)
     with pytest.raises(InputError, match="part is 'some'; it must be 'test', 'train' or 'all'"):
         datasets.cifar10(folder, "some")
-    np.savez(folder / "cifar10_test.npz", images=images[:3])  # preferred, for the part that it holds
+    np.savez(
+        folder / "cifar10_test.npz", images=images[:3]
+    )  # preferred, for the part that it holds
     assert len(datasets.cifar10(folder)) == 3 and len(datasets.cifar10(folder, "train")) == 20
     write_cifar(path, {"data_batch_1.bin": images})
     (folder / "cifar10_test.npz").unlink()
     with pytest.raises(InputError, match="it should be the binary version of CIFAR-10"):
         datasets.cifar10(folder)
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(InputError, match=r"cifar-10-binary\.tar\.gz cannot be read as gz: .* cut short"):
+    with pytest.raises(
+        InputError, match=r"cifar-10-binary\.tar\.gz cannot be read as gz: .* cut short"
+    ):
         datasets.cifar10(folder, "train")
 
 
@@ -224,7 +259,9 @@ def test_cifar101_is_read_from_a_file_of_its_format(offline, folder):
     np.save(path, images)
     assert np.array_equal(datasets.cifar101(folder), images)
     np.save(path, images[:, :28])
-    with pytest.raises(InputError, match=r"holds uint8 \(21, 28, 32, 3\); CIFAR-10.1 is uint8 \(N, 32, 32, 3\)"):
+    with pytest.raises(
+        InputError, match=r"holds uint8 \(21, 28, 32, 3\); CIFAR-10.1 is uint8 \(N, 32, 32, 3\)"
+    ):
         datasets.cifar101(folder)
     np.save(path, np.array([print]), allow_pickle=True)
     with pytest.raises(InputError, match="holds Python objects, which are never unpickled"):
@@ -265,7 +302,9 @@ def test_higgs_is_streamed_once_into_the_cache(offline, folder, monkeypatch):
     made = compact.stat().st_mtime_ns
     datasets.higgs(folder)
     assert compact.stat().st_mtime_ns == made  # used, not made again
-    assert [file.name for file in offline.iterdir() if not file.name.startswith(".")] == [compact.name]
+    assert [file.name for file in offline.iterdir() if not file.name.startswith(".")] == [
+        compact.name
+    ]
     write_higgs(path, table[:100])  # another file of that name is another data set
     assert sum(map(len, datasets.higgs(folder))) == 100
     # What is in the cache is of the compact kind itself.
@@ -294,8 +333,14 @@ def test_the_text_of_higgs_is_never_held(offline, folder, monkeypatch):
     ("spoil", "message"),
     [
         (lambda lines: [*lines[:20], "1.0,2.0\n", *lines[21:]], "in the lines after 0: .*columns"),
-        (lambda lines: [*lines[:20], lines[20].replace("e", "?", 1), *lines[21:]], "in the lines after 0: .*convert"),
-        (lambda lines: [line.partition(",")[2] for line in lines], r"a label \(0 or 1\) and 28 numbers"),
+        (
+            lambda lines: [*lines[:20], lines[20].replace("e", "?", 1), *lines[21:]],
+            "in the lines after 0: .*convert",
+        ),
+        (
+            lambda lines: [line.partition(",")[2] for line in lines],
+            r"a label \(0 or 1\) and 28 numbers",
+        ),
         (lambda lines: ["7" + line for line in lines], r"a label \(0 or 1\) and 28 numbers"),
         (lambda lines: [], "holds no rows"),
     ],
@@ -329,7 +374,9 @@ def test_images_are_resized_as_pillow_does():
         resized = datasets.images_for_paper(images, size)
         assert resized.dtype == np.uint8
         for image, larger in zip(images, resized, strict=True):
-            assert np.array_equal(larger, np.asarray(Image.fromarray(image).resize((size, size), Image.BILINEAR)))
+            assert np.array_equal(
+                larger, np.asarray(Image.fromarray(image).resize((size, size), Image.BILINEAR))
+            )
     assert np.array_equal(datasets.images_for_paper(digits, 28), digits)
 
 
@@ -353,7 +400,9 @@ def test_test_sets_share_no_row_as_long_as_there_are_enough():
     drawn = [pools.test(200) for _ in range(5)]
     for samples in zip(*drawn, strict=True):
         assert len(set(np.concatenate(samples[:4]))) == 800
-        assert len(set(np.concatenate(samples))) < 1000  # the fifth has rows that were tested before
+        assert (
+            len(set(np.concatenate(samples))) < 1000
+        )  # the fifth has rows that were tested before
 
 
 def test_under_the_null_both_samples_come_from_one_pool_and_share_no_row():
@@ -380,18 +429,29 @@ def test_pools_are_those_of_the_seed_and_say_when_they_are_too_small():
 @needs_data
 def test_real_data_are_what_they_should_be():
     background, signal = datasets.higgs()
-    assert background.shape == (25576, 4) and signal.shape == (28846, 4) and np.abs(background).max() < 1.75
+    assert (
+        background.shape == (25576, 4)
+        and signal.shape == (28846, 4)
+        and np.abs(background).max() < 1.75
+    )
     assert datasets.higgs(columns="all")[0].shape == (25576, 28)
     with pytest.raises(InputError, match="columns is 'some'"):
         datasets.higgs(columns="some")
-    assert datasets.mnist().shape == (70000, 28, 28) and datasets.fake_mnist().shape == (10000, 28, 28)
-    # The canonical bytes of the uncompressed IDX file after its header, and of CIFAR-10's test images.
+    assert datasets.mnist().shape == (70000, 28, 28) and datasets.fake_mnist().shape == (
+        10000,
+        28,
+        28,
+    )
+    # The canonical bytes of the uncompressed IDX file after its header, and of CIFAR-10's test
+    # images.
     header = np.array([0x0803, 60000, 28, 28], dtype=">u4").tobytes()
     trained = hashlib.sha256(header + datasets.mnist()[:60000].tobytes()).hexdigest()
     assert trained == "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
     images, compressed = datasets.cifar10(), datasets.cifar10_jpeg()
     assert hashlib.sha256(images.tobytes()).hexdigest().startswith("f9b1e2130bab680d")
-    assert np.abs(images[1::2].astype(float) - compressed).mean() < 8  # the same pictures, of which [::2] has none
+    assert (
+        np.abs(images[1::2].astype(float) - compressed).mean() < 8
+    )  # the same pictures, of which [::2] has none
 
 
 @needs_data

@@ -1,4 +1,5 @@
-"""The DCGAN: what it is, that a training can be stopped at any moment, and that its samples are data like any other."""
+"""The DCGAN: what it is, that a training can be stopped at any moment, and that its samples are
+data like any other."""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ def trained(tmp_path_factory):
 
 def test_networks_have_the_layers_of_the_published_implementation():
     training = dcgan._Training(0, torch.device("cpu"))
-    count = {name: sum(p.numel() for p in network.parameters()) for name, network in training.networks().items()}
+    count = {
+        name: sum(p.numel() for p in network.parameters())
+        for name, network in training.networks().items()
+    }
     linear, convolutions = 101 * 8192, 128 * 128 * 9 + 128 + 128 * 64 * 9 + 64 + 64 * 9 + 1
     assert count["generator"] == linear + convolutions + 2 * (128 + 128 + 64)
     convolutions = sum(a * b * 9 + b for a, b in ((1, 16), (16, 32), (32, 64), (64, 128)))
@@ -59,17 +63,23 @@ def test_networks_have_the_layers_of_the_published_implementation():
                 assert float(module.weight.mean()) == pytest.approx(0, abs=0.002)
                 assert float(module.weight.std()) == pytest.approx(0.02, rel=0.1)
             if isinstance(module, torch.nn.BatchNorm2d):
-                assert float(module.weight.mean()) == pytest.approx(1, abs=0.02) and not module.bias.any()
+                assert (
+                    float(module.weight.mean()) == pytest.approx(1, abs=0.02)
+                    and not module.bias.any()
+                )
                 assert module.weight.std() > 0.01
 
 
 def test_dropout_leaves_out_whole_channels_and_takes_no_global_numbers():
     discriminator = dcgan._Training(0, torch.device("cpu")).discriminator
     seen = []
-    discriminator.network.body[2].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    discriminator.network.body[2].register_forward_hook(
+        lambda module, inputs, output: seen.append(inputs[0])
+    )
     before = torch.get_rng_state()
     one, again, other = (
-        discriminator(torch.ones(200, 1, 32, 32), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        discriminator(torch.ones(200, 1, 32, 32), torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
     )
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(one, again) and not torch.equal(one, other)
@@ -96,8 +106,13 @@ def test_a_training_in_two_parts_is_the_training_in_one(trained, tmp_path):
 def test_batches_of_an_epoch_hold_every_image_once():
     training = dcgan._Training(0, torch.device("cpu"))
     images = np.arange(150, dtype=np.uint8).reshape(150, 1, 1)
-    assert dcgan.steps_per_epoch(150) == 3 and dcgan.steps_per_epoch(60_000) * dcgan.EPOCHS == 93_800
-    epochs = [[training._batch(images, step).ravel() for step in range(first, first + 3)] for first in (0, 3)]
+    assert (
+        dcgan.steps_per_epoch(150) == 3 and dcgan.steps_per_epoch(60_000) * dcgan.EPOCHS == 93_800
+    )
+    epochs = [
+        [training._batch(images, step).ravel() for step in range(first, first + 3)]
+        for first in (0, 3)
+    ]
     assert [len(batch) for batch in epochs[0]] == [64, 64, 22]
     assert all(sorted(np.concatenate(epoch)) == list(range(150)) for epoch in epochs)
     assert not np.array_equal(epochs[0][0], epochs[1][0])
@@ -117,9 +132,15 @@ def test_a_training_that_is_stopped_goes_on_from_what_was_kept(tmp_path, ending)
     np.savez(tmp_path / "data" / "mnist.npz", images=digits())
     words = ["dcgan", "train", "killed", "--every", "2", "--seed", "0", "--folder", "data"]
     program = "from twosample._cli import data; data.build()(prog_name='data')"
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # others may add up in another order
+    environment = os.environ | {
+        "OMP_NUM_THREADS": str(torch.get_num_threads())
+    }  # others may add up in another order
     process = subprocess.Popen(
-        [sys.executable, "-c", program, *words], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 300
     while not (tmp_path / "killed" / FILE).exists() and time.monotonic() < deadline:
@@ -130,18 +151,25 @@ def test_a_training_that_is_stopped_goes_on_from_what_was_kept(tmp_path, ending)
     assert kept >= 2 and kept % 2 == 0
     if ending == signal.SIGINT:
         assert process.returncode == 130
-        assert f"keeps the first {kept} steps." in errors and "run the same command again to go on." in errors
+        assert (
+            f"keeps the first {kept} steps." in errors
+            and "run the same command again to go on." in errors
+        )
     call(*words, "--steps", str(kept + 1), within=tmp_path)
     call(*words[:2], "straight", *words[3:], "--steps", str(kept + 1), within=tmp_path)
     assert same(tmp_path / "killed", tmp_path / "straight")
 
 
 def test_what_cannot_be_continued_is_a_sentence(trained, tmp_path):
-    with pytest.raises(InputError, match="was trained on other images; give those, or another folder"):
+    with pytest.raises(
+        InputError, match="was trained on other images; give those, or another folder"
+    ):
         dcgan.train(digits(seed=1), trained, 7)
     with pytest.raises(InputError, match="began with another rng; leave it out to go on"):
         dcgan.train(digits(), trained, 7, rng=1)
-    with pytest.raises(InputError, match=r"the images are uint8 \(3, 28, 28, 3\); a DCGAN takes grey ones"):
+    with pytest.raises(
+        InputError, match=r"the images are uint8 \(3, 28, 28, 3\); a DCGAN takes grey ones"
+    ):
         dcgan.train(np.zeros((3, 28, 28, 3), dtype=np.uint8), tmp_path, 1)
     whole = (trained / FILE).read_bytes()
     tensors = load_file(trained / FILE)
@@ -151,13 +179,18 @@ def test_what_cannot_be_continued_is_a_sentence(trained, tmp_path):
             lambda path: path.write_bytes(b"nothing of the kind"),
             lambda path: save_file(tensors, path),
             lambda path: save_file(tensors, path, metadata={"dcgan": '{"steps": 3}'}),
-            lambda path: save_file({"generator.linear": torch.zeros(1)}, path, metadata=header(trained)),
+            lambda path: save_file(
+                {"generator.linear": torch.zeros(1)}, path, metadata=header(trained)
+            ),
         ]
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
         spoil(folder / FILE)
-        with pytest.raises(InputError, match=r"dcgan\.safetensors is not a training that can be continued; remove it"):
+        with pytest.raises(
+            InputError,
+            match=r"dcgan\.safetensors is not a training that can be continued; remove it",
+        ):
             dcgan.train(digits(), folder, 7)
 
 
@@ -185,7 +218,9 @@ def test_samples_are_data_like_any_other(trained, tmp_path):
     assert images.shape == (30, 32, 32) and images.dtype == np.uint8 and images.std() > 1
     assert np.array_equal(datasets.fake_mnist(tmp_path), images)
     assert np.array_equal(dcgan.sample(trained, 30, rng=3, output=tmp_path / "again.npz"), images)
-    assert not np.array_equal(dcgan.sample(trained, 30, rng=4, output=tmp_path / "other.npz"), images)
+    assert not np.array_equal(
+        dcgan.sample(trained, 30, rng=4, output=tmp_path / "other.npz"), images
+    )
     assert np.array_equal(datasets.images_for_paper(images, 32), images)
 
 
@@ -214,8 +249,22 @@ def test_fake_digits_are_made_by_two_commands(tmp_path, monkeypatch):
     np.savez(tmp_path / "mnist.npz", images=digits())
     monkeypatch.setenv("TWOSAMPLE_DATA", str(tmp_path))
     said = call("dcgan", "train", "mine", "--steps", "2", "--seed", "0", within=tmp_path)
-    assert said.stdout == "mine holds a generator after 2 steps, 2.00 epochs of 100.\n" and said.stderr == ""
-    said = call("dcgan", "sample", "mine", "-n", "20", "--seed", "7", "-o", "fake_mnist.npz", within=tmp_path)
+    assert (
+        said.stdout == "mine holds a generator after 2 steps, 2.00 epochs of 100.\n"
+        and said.stderr == ""
+    )
+    said = call(
+        "dcgan",
+        "sample",
+        "mine",
+        "-n",
+        "20",
+        "--seed",
+        "7",
+        "-o",
+        "fake_mnist.npz",
+        within=tmp_path,
+    )
     assert said.stdout == "fake_mnist.npz: 20 images of 32 x 32, seed 7.\n"
     assert datasets.fake_mnist().shape == (20, 32, 32)
     call("dcgan", "sample", "mine", "-n", "5", within=tmp_path)
@@ -224,7 +273,9 @@ def test_fake_digits_are_made_by_two_commands(tmp_path, monkeypatch):
 
 def test_errors_of_the_commands_are_sentences(tmp_path):
     done = call("dcgan", "sample", "nothing", within=tmp_path, code=2)
-    assert done.stderr.startswith("error: nothing/dcgan.safetensors does not exist; train a generator there first.")
+    assert done.stderr.startswith(
+        "error: nothing/dcgan.safetensors does not exist; train a generator there first."
+    )
 
 
 @pytest.mark.parametrize("words", [("list",), ("get",), ("dcgan", "train"), ("dcgan", "sample")])

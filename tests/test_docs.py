@@ -1,4 +1,5 @@
-"""The site: it builds without a warning, links lead somewhere, examples run, a browser has nothing to say."""
+"""The site: it builds without a warning, links lead somewhere, examples run, a browser has nothing
+to say."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Those of one subject are executed beside its tests.
 PAGES = ["quickstart", "pvalues", "data", "clusters", "extending", "migrating", "the-model"]
-LOADS = {("link", "href"), ("script", "src"), ("img", "src"), ("source", "srcset"), ("iframe", "src")}
+LOADS = {
+    ("link", "href"),
+    ("script", "src"),
+    ("img", "src"),
+    ("source", "srcset"),
+    ("iframe", "src"),
+}
 
 
 class Links(HTMLParser):
@@ -49,9 +56,15 @@ class Links(HTMLParser):
 def site(tmp_path_factory) -> Path:
     """The site as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    command = re.search(r"-m (sphinx .*) build/docs$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    command = re.search(
+        r"-m (sphinx .*) build/docs$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )[1]
     done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command), folder], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *shlex.split(command), folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "--fail-on-warning" in command
@@ -60,7 +73,9 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[Path, Links]:
-    return {page.resolve(): Links(page) for page in site.rglob("*.html") if "_static" not in page.parts}
+    return {
+        page.resolve(): Links(page) for page in site.rglob("*.html") if "_static" not in page.parts
+    }
 
 
 def test_links_inside_the_site_lead_somewhere(site, pages):
@@ -80,7 +95,9 @@ def test_links_inside_the_site_lead_somewhere(site, pages):
 
 
 def test_pages_load_nothing_from_elsewhere(site, pages):
-    assert [link for found in pages.values() for link in found.loaded if urlsplit(link).netloc] == []
+    assert [
+        link for found in pages.values() for link in found.loaded if urlsplit(link).netloc
+    ] == []
     assert (site / "_static" / "mathjax" / "tex-chtml.js").stat().st_size > 100_000
 
 
@@ -92,7 +109,9 @@ def test_every_public_name_is_described_once(pages):
 
 
 def test_every_page_is_in_the_contents(site):
-    assert [page.stem for page in DOCS.glob("*.md") if not (site / f"{page.stem}.html").exists()] == []
+    assert [
+        page.stem for page in DOCS.glob("*.md") if not (site / f"{page.stem}.html").exists()
+    ] == []
 
 
 # Examples
@@ -102,7 +121,9 @@ def test_every_page_is_in_the_contents(site):
 def test_examples_give_what_they_show(page, tmp_path, monkeypatch):
     (tmp_path / "demo").symlink_to(ROOT / "demo")
     monkeypatch.chdir(tmp_path)
-    results = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False, optionflags=doctest.ELLIPSIS)
+    results = doctest.testfile(
+        str(DOCS / f"{page}.md"), module_relative=False, optionflags=doctest.ELLIPSIS
+    )
     assert results.attempted > 1 and results.failed == 0
 
 
@@ -110,14 +131,23 @@ def test_examples_of_every_page_are_executed_by_some_test():
     tests = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
     with_examples = [page for page in DOCS.rglob("*.md") if ">>> " in page.read_text()]
     assert len(with_examples) > 10
-    assert [page.name for page in with_examples if page.stem not in PAGES and f'{page.name}"' not in tests] == []
+    assert [
+        page.name
+        for page in with_examples
+        if page.stem not in PAGES and f'{page.name}"' not in tests
+    ] == []
 
 
 def shell_lines() -> list[tuple[str, str]]:
-    """Commands that pages show with what they print; those of README are run beside its other tests."""
+    """Commands that pages show with what they print; those of README are run beside its other
+    tests."""
     pages = "".join((DOCS / f"{page}.md").read_text() for page in PAGES)
     blocks = re.findall(r"```console\n\$ (.*?)\n(.*?)```", pages, re.DOTALL)
-    return [(command, shown.strip()) for command, shown in blocks if command not in (ROOT / "README.md").read_text()]
+    return [
+        (command, shown.strip())
+        for command, shown in blocks
+        if command not in (ROOT / "README.md").read_text()
+    ]
 
 
 @pytest.mark.parametrize(("command", "shown"), shell_lines())
@@ -125,7 +155,11 @@ def test_shell_lines_print_what_they_show(command, shown):
     program, *arguments = shlex.split(command)
     assert program == "twosample"
     done = subprocess.run(
-        [sys.executable, "-m", "twosample", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "twosample", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == shown
@@ -149,7 +183,9 @@ def test_a_browser_has_nothing_to_say(site, browser, size, dark):
         assert page.complaints() == []
         assert [address for address in page.requests() if not address.startswith("file:")] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+        assert page.evaluate("document.documentElement.dataset.theme") == (
+            "dark" if dark else "light"
+        )
         page.close()
 
 

@@ -1,4 +1,5 @@
-"""Downloads from a real server on this machine: whole, broken off and continued, wrong, and not there."""
+"""Downloads from a real server on this machine: whole, broken off and continued, wrong, and not
+there."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from twosample import InputError
 from twosample._cli import data as data_cli
 from twosample.bench import datasets, downloads, formats, sources
 
-# What a process of its own begins with: the package without its root, which would import torch and take seconds.
+# What a process of its own begins with: the package without its root, which would import torch and
+# take seconds.
 LIGHT = (
     "import sys, types\n"
     "root = sys.modules['twosample'] = types.ModuleType('twosample')\n"
@@ -33,7 +35,8 @@ CONTENT = np.random.default_rng(0).bytes(1_000_000)
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT under any name; `starts` are the first bytes that were asked for, one for each request."""
+    """Serves CONTENT under any name; `starts` are the first bytes that were asked for, one for each
+    request."""
 
     daemon_threads = True
 
@@ -54,7 +57,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server = self.server
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")) if server.ranges else None
+        wanted = (
+            re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")) if server.ranges else None
+        )
         start = int(wanted[1]) if wanted else 0
         server.starts.append(start)
         if start > len(server.content):
@@ -62,7 +67,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(206 if wanted and server.status == 200 else server.status)
         if wanted:
-            self.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")
+            self.send_header(
+                "Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}"
+            )
         self.send_header("Content-Length", str(len(server.content) - start))
         self.end_headers()
         body = server.content[start:]
@@ -122,7 +129,10 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(server, cache):
 def test_a_broken_connection_goes_on_where_it_stopped(server, cache):
     server.breaks = [300_000, 200_000]
     assert downloads.fetch(remote(server.url)).read_bytes() == CONTENT
-    assert server.starts[0] == 0 and 200_000 < server.starts[1] <= 300_000 < server.starts[2] <= 500_000
+    assert (
+        server.starts[0] == 0
+        and 200_000 < server.starts[1] <= 300_000 < server.starts[2] <= 500_000
+    )
 
 
 def test_a_server_without_ranges_starts_again(server, cache):
@@ -134,7 +144,9 @@ def test_a_server_without_ranges_starts_again(server, cache):
 def test_a_connection_that_brings_nothing_is_given_up(server, cache):
     server.breaks = [300_000, 0, 0]
     file = remote(server.url)
-    with pytest.raises(InputError, match=r"data\.bin cannot be downloaded from http://127.* \(no connection\)\.$"):
+    with pytest.raises(
+        InputError, match=r"data\.bin cannot be downloaded from http://127.* \(no connection\)\.$"
+    ):
         downloads.fetch(file)
     assert visible(cache) == ["data.bin.part"] and downloads.cached(file) is None
     server.breaks = []
@@ -147,7 +159,9 @@ def test_a_process_that_ends_midway_leaves_a_part_to_continue(server, cache, end
     server.pause = 0.05  # five seconds for the whole file
     file = remote(server.url)
     program = f"{LIGHT}from twosample.bench import downloads; downloads.fetch(downloads.{file!r})"
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL, env=os.environ.copy())
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.DEVNULL, env=os.environ.copy()
+    )
     part = cache / "data.bin.part"
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size > 100_000) and time.monotonic() < deadline:
@@ -164,21 +178,27 @@ def test_a_process_that_ends_midway_leaves_a_part_to_continue(server, cache, end
 def test_two_processes_fetch_a_file_once(server, cache):
     server.pause = 0.002
     program = f"{LIGHT}from twosample.bench import downloads; downloads.fetch(downloads.{remote(server.url)!r})"
-    both = [subprocess.Popen([sys.executable, "-c", program], env=os.environ.copy()) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", program], env=os.environ.copy()) for _ in range(2)
+    ]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
     assert server.starts == [0] and (cache / "data.bin").read_bytes() == CONTENT
 
 
 def test_another_content_is_thrown_away(server, cache):
     server.content = CONTENT[:-1] + b"?"
-    with pytest.raises(InputError, match=r"\(what it gave has another SHA-256, and was thrown away\)"):
+    with pytest.raises(
+        InputError, match=r"\(what it gave has another SHA-256, and was thrown away\)"
+    ):
         downloads.fetch(remote(server.url))
     assert visible(cache) == []
 
 
 def test_a_part_of_another_file_is_no_trap(server, cache):
     cache.mkdir()
-    (cache / "data.bin.part").write_bytes(b"?" * (len(CONTENT) + 1))  # too long, so it starts again at once
+    (cache / "data.bin.part").write_bytes(
+        b"?" * (len(CONTENT) + 1)
+    )  # too long, so it starts again at once
     assert downloads.fetch(remote(server.url)).read_bytes() == CONTENT
     (cache / "data.bin").unlink()
     (cache / "data.bin.part").write_bytes(b"?" * 1000)  # continued, found wrong, thrown away
@@ -193,14 +213,19 @@ def test_the_next_place_is_asked_when_one_fails(server, cache):
     assert downloads.fetch(remote(closed, server.url)).read_bytes() == CONTENT
     (cache / "data.bin").unlink()
     server.status = 404
-    with pytest.raises(InputError, match=r"127.*no connection\) or from http://127.* \(it answered 404 Not Found\)\.$"):
+    with pytest.raises(
+        InputError,
+        match=r"127.*no connection\) or from http://127.* \(it answered 404 Not Found\)\.$",
+    ):
         downloads.fetch(remote(closed, server.url))
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(server, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TWOSAMPLE_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(InputError, match=r"data\.bin cannot be kept in .*: Not a directory; set .* TWOSAMPLE_CACHE"):
+    with pytest.raises(
+        InputError, match=r"data\.bin cannot be kept in .*: Not a directory; set .* TWOSAMPLE_CACHE"
+    ):
         downloads.fetch(remote(server.url))
 
 
@@ -225,8 +250,13 @@ def published(server, cache, monkeypatch):
     """MNIST in small, published by the server; no data folder."""
     monkeypatch.delenv("TWOSAMPLE_DATA", raising=False)
     images = np.random.default_rng(0).integers(0, 256, (30, 28, 28), dtype=np.uint8)
-    server.content = gzip.compress(np.array([0x0803, *images.shape], dtype=">u4").tobytes() + images.tobytes())
-    files = tuple(replace(remote(server.url, content=server.content), name=file.name) for file in sources.MNIST.files)
+    server.content = gzip.compress(
+        np.array([0x0803, *images.shape], dtype=">u4").tobytes() + images.tobytes()
+    )
+    files = tuple(
+        replace(remote(server.url, content=server.content), name=file.name)
+        for file in sources.MNIST.files
+    )
     source = replace(sources.MNIST, files=files)
     monkeypatch.setattr(sources, "MNIST", source)
     monkeypatch.setitem(sources.SOURCES, "mnist", source)
@@ -247,13 +277,18 @@ def test_a_data_set_is_downloaded_when_it_is_first_asked_for(published, server, 
 
 def test_list_says_where_everything_is(published, server, cache, tmp_path, monkeypatch):
     before = call("list").stdout
-    assert "mnist: 70,000 handwritten digits" in before and before.count("  source  ") == len(sources.SOURCES)
+    assert "mnist: 70,000 handwritten digits" in before and before.count("  source  ") == len(
+        sources.SOURCES
+    )
     assert "  here    no; 'twosample bench data get mnist' downloads 0.0 MB" in before
     assert "  here    no; 'twosample bench data get higgs' downloads 2.8 GB" in before
     assert "  here    no; make it: 'twosample bench data dcgan train FOLDER'" in before
     assert "licence: CC BY 4.0" in before and server.starts == []
     said = call("get", "mnist").stdout
-    assert said.startswith("mnist: 60 rows of 28 x 28, from") and str(cache / "t10k-images-idx3-ubyte.gz") in said
+    assert (
+        said.startswith("mnist: 60 rows of 28 x 28, from")
+        and str(cache / "t10k-images-idx3-ubyte.gz") in said
+    )
     assert str(cache / "train-images-idx3-ubyte.gz") in call("list").stdout
     (tmp_path / "mnist").mkdir()
     np.savez(tmp_path / "mnist" / "mnist.npz", images=published)
@@ -265,9 +300,18 @@ def test_list_says_where_everything_is(published, server, cache, tmp_path, monke
 def test_get_says_what_is_wrong(published, server, cache, tmp_path):
     server.status = 503
     said = call("get", "mnist", code=2).stderr
-    assert said.startswith("error: train-images-idx3-ubyte.gz cannot be downloaded from http://127.0.0.1")
-    assert "(it answered 503 Service Unavailable)" in said and "TWOSAMPLE_DATA" in said and "Traceback" not in said
-    assert "there is no data set 'cifar'; there are blob, hdgm, higgs, mnist" in call("get", "cifar", code=2).stderr
+    assert said.startswith(
+        "error: train-images-idx3-ubyte.gz cannot be downloaded from http://127.0.0.1"
+    )
+    assert (
+        "(it answered 503 Service Unavailable)" in said
+        and "TWOSAMPLE_DATA" in said
+        and "Traceback" not in said
+    )
+    assert (
+        "there is no data set 'cifar'; there are blob, hdgm, higgs, mnist"
+        in call("get", "cifar", code=2).stderr
+    )
     assert "blob is drawn" in call("get", "blob", code=2).stderr
     assert "nobody serves it for download: make it" in call("get", "fake_mnist", code=2).stderr
     assert "does not exist" in call("list", "--folder", str(tmp_path / "nowhere"), code=2).stderr
@@ -290,5 +334,7 @@ def test_without_pooch_it_says_what_to_install():
         "try: downloads.fetch(downloads.RemoteFile('a', (), '', 0))\n"
         "except MissingDependency as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "downloads take pooch; pip install 'twosample[bench]'.\n"

@@ -59,14 +59,18 @@ def blocks(K: Tensor, n: int, m: int, *, diagonal: bool) -> tuple[Tensor, Tensor
 def test_unbiased_is_the_double_loop(n: int, m: int):
     K = matrix(n, m)
     expected = naive_mmd2_unbiased(K.tolist(), range(n), range(n, n + m))
-    assert mmd2_unbiased(*blocks(K, n, m, diagonal=False), n, m).item() == pytest.approx(expected, rel=1e-12)
+    assert mmd2_unbiased(*blocks(K, n, m, diagonal=False), n, m).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @sizes
 def test_biased_is_the_double_loop(n: int, m: int):
     K = matrix(n, m)
     expected = naive_mmd2_biased(K.tolist(), range(n), range(n, n + m))
-    assert mmd2_biased(*blocks(K, n, m, diagonal=True), n, m).item() == pytest.approx(expected, rel=1e-12)
+    assert mmd2_biased(*blocks(K, n, m, diagonal=True), n, m).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("n", [2, 7, 12])
@@ -74,7 +78,9 @@ def test_paired_is_the_double_loop(n: int):
     K = matrix(n, n)
     pairs = torch.tensor(math.fsum(float(K[i, n + i]) for i in range(n)), dtype=torch.float64)
     expected = naive_mmd2_paired(K.tolist(), range(n), range(n, 2 * n))
-    assert mmd2_paired(*blocks(K, n, n, diagonal=False), pairs, n).item() == pytest.approx(expected, rel=1e-12)
+    assert mmd2_paired(*blocks(K, n, n, diagonal=False), pairs, n).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_one_call_serves_every_shuffle():
@@ -131,7 +137,8 @@ def population() -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize(
-    ("estimator", "n", "m"), [("unbiased", 3, 2), ("unbiased", 2, 2), ("paired", 2, 2), ("paired", 3, 3)]
+    ("estimator", "n", "m"),
+    [("unbiased", 3, 2), ("unbiased", 2, 2), ("paired", 2, 2), ("paired", 3, 3)],
 )
 def test_unbiased_and_paired_have_the_right_expectation(estimator: str, n: int, m: int):
     assert expectation(estimator, n, m) == pytest.approx(population()[0], rel=1e-12)
@@ -232,9 +239,13 @@ def test_power_criterion_without_spread_is_finite():
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(-2, 2), st.floats(1e-3, 10), st.floats(-2, 2))
-def test_asymptotic_power_is_that_of_a_normal_estimate(mmd2: float, deviation: float, threshold: float):
+def test_asymptotic_power_is_that_of_a_normal_estimate(
+    mmd2: float, deviation: float, threshold: float
+):
     expected = scipy.stats.norm.sf(threshold, loc=mmd2, scale=deviation)
-    assert asymptotic_power(mmd2, deviation, threshold) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert asymptotic_power(mmd2, deviation, threshold) == pytest.approx(
+        expected, rel=1e-9, abs=1e-14
+    )
 
 
 def test_asymptotic_power_without_spread_is_certain():

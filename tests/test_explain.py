@@ -39,14 +39,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def table(rng, size, *, guilty=False):
-    """Orders: of numbers, a category and a boolean; guilty ones are dearer and come from elsewhere."""
+    """Orders: of numbers, a category and a boolean; guilty ones are dearer and come from
+    elsewhere."""
     weight = rng.gamma(2.0, 500.0, size)
     return pd.DataFrame(
         {
             "price": np.round(np.exp(rng.normal(3 + 0.8 * guilty, 0.5, size)), 2),
             "weight": weight,
             "parcels": np.ceil(weight / 700).astype(int),
-            "country": rng.choice(["DE", "FR", "other"], size, p=[0.2, 0.3, 0.5] if guilty else [0.6, 0.2, 0.2]),
+            "country": rng.choice(
+                ["DE", "FR", "other"], size, p=[0.2, 0.3, 0.5] if guilty else [0.6, 0.2, 0.2]
+            ),
             "returning": rng.random(size) < 0.4,
             "constant": 7.0,
         }
@@ -59,12 +62,20 @@ def orders():
     X, Y = table(rng, 150), table(rng, 110, guilty=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", twosample.InputWarning)  # of the constant column
-        return X, Y, twosample.mmd_o(permutations=199, steps=3).run(X, Y, rng=1, device="cpu", progress=False)
+        return (
+            X,
+            Y,
+            twosample.mmd_o(permutations=199, steps=3).run(
+                X, Y, rng=1, device="cpu", progress=False
+            ),
+        )
 
 
 def plain(estimator="unbiased", **options):
     """A test without training, so that every row is tested."""
-    return TwoSampleTest(Gaussian(), statistic=MMD(estimator), calibration=Permutation(99, **options))
+    return TwoSampleTest(
+        Gaussian(), statistic=MMD(estimator), calibration=Permutation(99, **options)
+    )
 
 
 def run(test, X, Y, rng=0):
@@ -97,21 +108,33 @@ def test_witness_is_the_mean_over_x_less_the_mean_over_y(kernel):
 
 def test_witness_comes_in_tiles_whatever_their_size():
     rng = np.random.default_rng(1)
-    X, Y, new = rng.normal(size=(700, 2)), rng.normal(1, 1, size=(600, 2)), rng.normal(size=(1100, 2))
-    test = TwoSampleTest(Gaussian(), calibration=Permutation(9, bins=50), memory=2**20)  # tiles of 147 rows
+    X, Y, new = (
+        rng.normal(size=(700, 2)),
+        rng.normal(1, 1, size=(600, 2)),
+        rng.normal(size=(1100, 2)),
+    )
+    test = TwoSampleTest(
+        Gaussian(), calibration=Permutation(9, bins=50), memory=2**20
+    )  # tiles of 147 rows
     result = run(test, X, Y)
     scaling, points = result.fitted.scaling, result.samples.pooled().double()
     z = torch.cat([points, (torch.from_numpy(new) - scaling.shift) / scaling.scale])
     K = bank.dense(result.fitted.representation.double(), z).detach()[1300:]
     result.fitted.representation.float()
-    assert witness(result, new) == pytest.approx((K[:, :700].mean(1) - K[:, 700:1300].mean(1)).numpy(), abs=1e-6)
-    assert witness(result, X) == pytest.approx(result.calibrated.prepared.witness[0].numpy(), abs=1e-6)
+    assert witness(result, new) == pytest.approx(
+        (K[:, :700].mean(1) - K[:, 700:1300].mean(1)).numpy(), abs=1e-6
+    )
+    assert witness(result, X) == pytest.approx(
+        result.calibrated.prepared.witness[0].numpy(), abs=1e-6
+    )
 
 
 def test_witness_says_which_sample_a_point_looks_like(orders):
     X, Y, result = orders
     assert witness(result, X).mean() > 0 > witness(result, Y).mean()
-    assert witness(result, X.iloc[::-1][list(X.columns[::-1])]) == pytest.approx(witness(result, X)[::-1], abs=1e-6)
+    assert witness(result, X.iloc[::-1][list(X.columns[::-1])]) == pytest.approx(
+        witness(result, X)[::-1], abs=1e-6
+    )
 
 
 # Rows
@@ -132,12 +155,18 @@ def test_contributions_sum_to_the_statistic(estimator, sizes):
 
     K, n, m = np.array(matrix(result)), *sizes
     for i in range(n):
-        own, other = [j for j in range(n) if j != i], [j for j in range(m) if (estimator, j) != ("paired", i)]
+        own, other = (
+            [j for j in range(n) if j != i],
+            [j for j in range(m) if (estimator, j) != ("paired", i)],
+        )
         own = own if estimator != "biased" else list(range(n))
         expected = (K[i, own].mean() - K[i, [n + j for j in other]].mean()) / n
         assert x[i] == pytest.approx(expected, abs=1e-7)
     for i in range(m):
-        own, other = [j for j in range(m) if j != i], [j for j in range(n) if (estimator, j) != ("paired", i)]
+        own, other = (
+            [j for j in range(m) if j != i],
+            [j for j in range(n) if (estimator, j) != ("paired", i)],
+        )
         own = own if estimator != "biased" else list(range(m))
         expected = (K[n + i, [n + j for j in own]].mean() - K[n + i, other].mean()) / m
         assert y[i] == pytest.approx(expected, abs=1e-7)
@@ -150,7 +179,9 @@ def test_classifier_tests_are_explained_too(method):
     result = run(method(permutations=99, steps=30), X, Y)
     found = explain(result, rng=0)
     assert found.differing() == ["0"]
-    assert [part.sum() for part in found.contributions] == pytest.approx([result.statistic / 2] * 2, rel=1e-6)
+    assert [part.sum() for part in found.contributions] == pytest.approx(
+        [result.statistic / 2] * 2, rel=1e-6
+    )
     assert found.witness(X).mean() > found.witness(Y).mean()
 
 
@@ -159,11 +190,16 @@ def test_contributions_to_an_average_over_blocks(calibration):
     rng = np.random.default_rng(20)
     sizes = (38, 38) if isinstance(calibration, PairSwap) else (38, 30)
     X, Y = (rng.normal(shift, 1, size=(size, 2)) for shift, size in zip((0, 1), sizes, strict=True))
-    result = run(TwoSampleTest(Gaussian(1.0), statistic=MMD("block", block_size=6), calibration=calibration), X, Y)
+    result = run(
+        TwoSampleTest(Gaussian(1.0), statistic=MMD("block", block_size=6), calibration=calibration),
+        X,
+        Y,
+    )
     found = explain(result, rng=0)
     x, y = found.contributions
     assert x.sum() + y.sum() == pytest.approx(result.statistic, abs=1e-10)
-    # Within a block they are those of its own estimate, over the number of blocks; two points of X are left over.
+    # Within a block they are those of its own estimate, over the number of blocks; two points of X
+    # are left over.
     prepared = result.calibrated.prepared
     K = bank.dense(Gaussian(1.0), result.samples.pooled().double()).tolist()
     bins, count = prepared.bins, len(prepared.values)
@@ -180,11 +216,15 @@ def test_one_sided_contributions_keep_the_sign():
     rng = np.random.default_rng(21)
     X, Y = rng.normal(size=(20, 1)), rng.normal(1, 1, size=(25, 1))
     for signed, (first, second) in (("greater", (Y, X)), ("less", (X, Y))):
-        test = TwoSampleTest(Linear(), statistic=MMD("biased", alternative="greater"), calibration=Permutation(99))
+        test = TwoSampleTest(
+            Linear(), statistic=MMD("biased", alternative="greater"), calibration=Permutation(99)
+        )
         result = run(test, first, second)
         found = explain(result, rng=0)
         assert (result.statistic > 0) == (signed == "greater")
-        assert sum(part.sum() for part in found.contributions) == pytest.approx(result.statistic, abs=1e-10)
+        assert sum(part.sum() for part in found.contributions) == pytest.approx(
+            result.statistic, abs=1e-10
+        )
         assert (found.rows_x[0].share is None) == (signed == "less")
 
 
@@ -198,23 +238,36 @@ def test_features_are_explained_by_their_discriminant(paired):
     )
     calibration = PairSwap(99) if paired else Permutation(99)
     locations = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 1.0]])
-    test = TwoSampleTest(MeanEmbedding(locations, Gaussian(1.0)), None, HotellingT2(paired=paired), calibration)
+    test = TwoSampleTest(
+        MeanEmbedding(locations, Gaussian(1.0)), None, HotellingT2(paired=paired), calibration
+    )
     result = run(test, X, Y)
     found = explain(result, rows=3, rng=0)
-    assert sum(part.sum() for part in found.contributions) == pytest.approx(result.statistic, rel=1e-10)
-    assert found.differing() == ["0"] and found.importance_from == pytest.approx(result.statistic, rel=1e-4)
+    assert sum(part.sum() for part in found.contributions) == pytest.approx(
+        result.statistic, rel=1e-10
+    )
+    assert found.differing() == ["0"] and found.importance_from == pytest.approx(
+        result.statistic, rel=1e-4
+    )
 
     scaled = (torch.from_numpy(new) - result.fitted.scaling.shift) / result.fitted.scaling.scale
     f_x, f_y, f = (
-        result.fitted.representation(z.float()).double().numpy() for z in (result.samples.x, result.samples.y, scaled)
+        result.fitted.representation(z.float()).double().numpy()
+        for z in (result.samples.x, result.samples.y, scaled)
     )
     n, m = len(f_x), len(f_y)
-    S = np.cov((f_x - f_y).T) if paired else ((n - 1) * np.cov(f_x.T) + (m - 1) * np.cov(f_y.T)) / (n + m - 2)
+    S = (
+        np.cov((f_x - f_y).T)
+        if paired
+        else ((n - 1) * np.cov(f_x.T) + (m - 1) * np.cov(f_y.T)) / (n + m - 2)
+    )
     score = np.linalg.solve(S, f_x.mean(0) - f_y.mean(0))
     middle = (f_x.mean(0) + f_y.mean(0)) / 2
     assert found.witness(new) == pytest.approx((f - middle) @ score, rel=1e-4, abs=1e-4)
     factor = n if paired else n * m / (n + m)
-    assert found.contributions[0] == pytest.approx(factor * ((f_x - middle) @ score) / n, rel=1e-4, abs=1e-4)
+    assert found.contributions[0] == pytest.approx(
+        factor * ((f_x - middle) @ score) / n, rel=1e-4, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("method", ["me", "scf"])
@@ -233,11 +286,15 @@ def test_a_statistic_of_somebody_elses_cannot_be_taken_apart(orders):
 
     _, _, result = orders
     spec = dataclasses.replace(result.fitted.spec, statistic=Other())
-    explain(dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0)  # an MMD still
+    explain(
+        dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0
+    )  # an MMD still
     spec = dataclasses.replace(result.fitted.spec)
     object.__setattr__(spec, "statistic", "a number")
     with pytest.raises(IncompatibleParts, match="cannot be taken apart by points"):
-        explain(dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0)
+        explain(
+            dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0
+        )
 
 
 def test_no_shares_of_a_statistic_that_is_not_positive():
@@ -259,13 +316,19 @@ def test_rows_are_those_of_the_user(orders):
         (Y, found.rows_y, result.samples.rows[1]),
     ):
         assert sorted(row.row for row in rows) == sorted(held_out.tolist())
-        assert [row.contribution for row in rows] == sorted((row.contribution for row in rows), reverse=True)
+        assert [row.contribution for row in rows] == sorted(
+            (row.contribution for row in rows), reverse=True
+        )
         for row in rows:
             shown, own = dict(row.values), sample.iloc[row.row].to_dict()
             numbers = [name for name in own if name not in ("country", "returning")]
-            assert [shown[name] for name in numbers] == pytest.approx([own[name] for name in numbers], abs=1e-3)
+            assert [shown[name] for name in numbers] == pytest.approx(
+                [own[name] for name in numbers], abs=1e-3
+            )
             assert (shown["country"], shown["returning"]) == (own["country"], own["returning"])
-            assert shown["price"] == own["price"]  # two decimals survive single precision, and no others are shown
+            assert (
+                shown["price"] == own["price"]
+            )  # two decimals survive single precision, and no others are shown
 
 
 @pytest.mark.parametrize("train", [False, True])
@@ -285,7 +348,11 @@ def test_a_planted_row_is_found(train):
 
 def test_columns_are_tested_with_the_shuffles_of_the_joint_test():
     rng = np.random.default_rng(6)
-    frame = {"number": rng.normal(size=40), "flag": rng.random(40) < 0.5, "level": rng.choice(list("abc"), 40)}
+    frame = {
+        "number": rng.normal(size=40),
+        "flag": rng.random(40) < 0.5,
+        "level": rng.choice(list("abc"), 40),
+    }
     pooled = pd.DataFrame(frame)
     X, Y = pooled[:24], pooled[24:].assign(number=pooled["number"][24:] + 0.5)
     result = run(plain(), X, Y)
@@ -295,15 +362,21 @@ def test_columns_are_tested_with_the_shuffles_of_the_joint_test():
     median = np.median(distances[np.triu_indices(40, 1)])
     levels = both["level"].to_numpy()
     matrices = {
-        "number": np.mean([np.exp(-(distances**2) / (2 * (f * median) ** 2)) for f in (0.25, 0.5, 1)], axis=0),
+        "number": np.mean(
+            [np.exp(-(distances**2) / (2 * (f * median) ** 2)) for f in (0.25, 0.5, 1)], axis=0
+        ),
         "flag": np.equal.outer(both["flag"].to_numpy(), both["flag"].to_numpy()).astype(float),
         "level": np.equal.outer(levels, levels).astype(float),
     }
     bins = result.calibrated.prepared.bins
     for column in found.columns:
         K = matrices[column.name].tolist()
-        labellings = [bank.relabelled(bins, shuffle) for shuffle in result.calibrated.shuffles.tolist()]
-        values = torch.tensor([bank.naive_mmd2_unbiased(K, x, y) for x, y in labellings], dtype=torch.float64)
+        labellings = [
+            bank.relabelled(bins, shuffle) for shuffle in result.calibrated.shuffles.tolist()
+        ]
+        values = torch.tensor(
+            [bank.naive_mmd2_unbiased(K, x, y) for x, y in labellings], dtype=torch.float64
+        )
         assert column.pvalue == pvalue(values, 1e-9)
         if column.kind == "numeric":  # among indicators the kernel is what it is up to a factor
             assert column.statistic == pytest.approx(float(values[0]), abs=2e-4)
@@ -322,9 +395,15 @@ def test_columns_find_the_guilty_on_a_mixed_table(orders):
     ]
     assert set(found.differing(alpha=0.05)) == {"price", "country"}
     by_name = {column.name: column for column in found.columns}
-    assert by_name["constant"].pvalue == 1 and by_name["constant"].importance == pytest.approx(0, abs=1e-7)
-    assert by_name["price"].importance > max(by_name[name].importance for name in ("weight", "returning"))
-    assert found.importance_from == pytest.approx(result.statistic, abs=1e-7)  # all points are few enough
+    assert by_name["constant"].pvalue == 1 and by_name["constant"].importance == pytest.approx(
+        0, abs=1e-7
+    )
+    assert by_name["price"].importance > max(
+        by_name[name].importance for name in ("weight", "returning")
+    )
+    assert found.importance_from == pytest.approx(
+        result.statistic, abs=1e-7
+    )  # all points are few enough
     assert all(column.widths is None for column in found.columns)
 
 
@@ -384,7 +463,10 @@ def test_columns_are_swapped_where_pairs_were(bins):
 
 @pytest.mark.parametrize(
     "test",
-    [TwoSampleTest(Gaussian(), calibration=Spectral()), twosample.me(asymptotic=True, steps=5, train_fraction=0.4)],
+    [
+        TwoSampleTest(Gaussian(), calibration=Spectral()),
+        twosample.me(asymptotic=True, steps=5, train_fraction=0.4),
+    ],
     ids=["spectral", "asymptotic"],
 )
 def test_columns_get_shuffles_of_their_own_where_the_joint_test_has_none(test):
@@ -404,7 +486,11 @@ def test_a_column_of_one_is_the_test_itself():
     X, Y = (pd.DataFrame({"flag": part}) for part in (X, Y))
     result = run(TwoSampleTest(twosample.Linear(), calibration=Permutation(199)), X, Y)
     (column,) = explain(result, rng=0).columns
-    assert (column.statistic, column.pvalue, column.adjusted) == (result.statistic, result.pvalue, result.pvalue)
+    assert (column.statistic, column.pvalue, column.adjusted) == (
+        result.statistic,
+        result.pvalue,
+        result.pvalue,
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -413,7 +499,10 @@ def test_corrections_are_the_textbook_ones(seed):
     p = np.round(rng.random(12) ** 3, 2) + 0.001  # with ties
     k = len(p)
     in_order = sorted(p)
-    expected = [min(1.0, max((k - j) * in_order[j] for j in range(in_order.index(value) + 1))) for value in p]
+    expected = [
+        min(1.0, max((k - j) * in_order[j] for j in range(in_order.index(value) + 1)))
+        for value in p
+    ]
     assert holm(p) == pytest.approx(expected)
     assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
     assert all(a <= b for a, b in zip(benjamini_hochberg(p), holm(p), strict=True))
@@ -422,7 +511,10 @@ def test_corrections_are_the_textbook_ones(seed):
 
 def test_corrections_by_name(orders):
     _, _, result = orders
-    found = {name: explain(result, correction=name, shuffles=0, rows=0, rng=0) for name in ("holm", "bh", "none")}
+    found = {
+        name: explain(result, correction=name, shuffles=0, rows=0, rng=0)
+        for name in ("holm", "bh", "none")
+    }
     p = [column.pvalue for column in found["none"].columns]
     assert [column.adjusted for column in found["none"].columns] == p
     assert [column.adjusted for column in found["holm"].columns] == holm(p)
@@ -451,7 +543,10 @@ def test_importance_on_few_of_many_points():
     X, Y = rng.normal(size=(300, 2)), rng.normal([1, 0], 1, size=(260, 2))
     result = run(plain(), X, Y)
     found = explain(result, max_points=50, rng=0)
-    assert found.importance_from != result.statistic and found.columns[0].importance > found.columns[1].importance
+    assert (
+        found.importance_from != result.statistic
+        and found.columns[0].importance > found.columns[1].importance
+    )
 
 
 def test_importance_keeps_pairs_together():
@@ -466,7 +561,9 @@ def test_importance_keeps_pairs_together():
     "representation",
     [
         ARDGaussian(widths=[0.5, 2.0, 1.0, 1.0, 4.0]),
-        DeepKernel(bank.MLP(5, width=3), Gaussian(1.0), ARDGaussian(widths=[0.5, 2.0, 1.0, 1.0, 4.0])),
+        DeepKernel(
+            bank.MLP(5, width=3), Gaussian(1.0), ARDGaussian(widths=[0.5, 2.0, 1.0, 1.0, 4.0])
+        ),
         WeightedSum([Gaussian(1.0), ARDGaussian(widths=[1.0] * 5)]),
     ],
     ids=["ard", "deep", "sum"],
@@ -506,7 +603,11 @@ def test_images_give_rows_and_pixels():
     found = explain(result, rows=3, rng=0)
     assert found.columns == () and found.importance_from is None
     for row in found.rows_y:
-        assert row.pixels.dtype == np.uint8 and np.array_equal(row.pixels, Y[row.row]) and row.values == {}
+        assert (
+            row.pixels.dtype == np.uint8
+            and np.array_equal(row.pixels, Y[row.row])
+            and row.values == {}
+        )
     assert found.witness(X).mean() > found.witness(Y).mean()
     json.dumps(found.to_dict())
     assert f"row {found.rows_x[0].row}" in str(found)
@@ -533,13 +634,22 @@ def test_witness_behind_batch_normalisation_takes_one_image():
 
 def test_the_result_is_left_alone_and_a_seed_gives_one_answer(orders):
     _, _, result = orders
-    before = result.statistic, result.pvalue, result.null_distribution.copy(), result.samples.pooled()
+    before = (
+        result.statistic,
+        result.pvalue,
+        result.null_distribution.copy(),
+        result.samples.pooled(),
+    )
     first, second, other = (explain(result, rng=seed) for seed in (3, 3, 4))
     assert (result.statistic, result.pvalue) == before[:2]
-    assert np.array_equal(result.null_distribution, before[2]) and torch.equal(result.samples.pooled(), before[3])
+    assert np.array_equal(result.null_distribution, before[2]) and torch.equal(
+        result.samples.pooled(), before[3]
+    )
     assert (first.statistic, first.pvalue) == (result.statistic, result.pvalue)
     assert first.to_dict() == second.to_dict() and str(first) == str(second)
-    assert [c.pvalue for c in first.columns] == [c.pvalue for c in other.columns]  # they take no chance of their own
+    assert [c.pvalue for c in first.columns] == [
+        c.pvalue for c in other.columns
+    ]  # they take no chance of their own
     assert [c.importance for c in first.columns] != [c.importance for c in other.columns]
 
 
@@ -563,7 +673,9 @@ def test_the_record_is_ready_for_json_and_says_what_is_exploratory(orders):
 
 def test_a_fitted_test_on_new_data_is_explained_in_its_own_rows():
     rng = np.random.default_rng(18)
-    fitted = twosample.mmd_o(permutations=99, steps=3).fit(rng.normal(size=(40, 2)), rng.normal(1, 1, (40, 2)), rng=0)
+    fitted = twosample.mmd_o(permutations=99, steps=3).fit(
+        rng.normal(size=(40, 2)), rng.normal(1, 1, (40, 2)), rng=0
+    )
     X, Y = rng.normal(size=(30, 2)), rng.normal(1, 1, (20, 2))
     found = explain(fitted.test(X, Y, rng=1), rows=100, rng=0)
     assert sorted(row.row for row in found.rows_y) == list(range(20))
@@ -573,7 +685,10 @@ def test_a_fitted_test_on_new_data_is_explained_in_its_own_rows():
 def test_names_are_escaped():
     rng = np.random.default_rng(19)
     name, sign = "<script>alert(1)</script>", "<b>&"
-    X, Y = (pd.DataFrame({name: rng.normal(size=20), "level": rng.choice([sign, "c"], 20)}) for _ in range(2))
+    X, Y = (
+        pd.DataFrame({name: rng.normal(size=20), "level": rng.choice([sign, "c"], 20)})
+        for _ in range(2)
+    )
     shown = explain(run(plain(), X, Y), rng=0)._repr_html_()
     assert "<script" not in shown and "<b>" not in shown
     assert "&lt;script&gt;" in shown and "&lt;b&gt;&amp;" in shown
@@ -593,7 +708,9 @@ def test_errors_are_sentences(orders):
         explain(result.fitted)
     with pytest.raises(InputError, match="is a float; pass the result of a test"):
         explain(0.03)
-    with pytest.raises(InputError, match="The fitted test and points have different columns; missing in points"):
+    with pytest.raises(
+        InputError, match="The fitted test and points have different columns; missing in points"
+    ):
         witness(result, X.drop(columns="price"))
     with pytest.raises(InputError, match="points is empty"):
         witness(result, X[:0])

@@ -46,12 +46,16 @@ every_network = pytest.mark.parametrize("name", ["MLP", "ConvNet"])
 # Architecture
 
 
-@pytest.mark.parametrize(("inputs", "width", "count"), [(2, 50, 7_800), (10, 30, 3_120), (4, 20, 1_360)])
+@pytest.mark.parametrize(
+    ("inputs", "width", "count"), [(2, 50, 7_800), (10, 30, 3_120), (4, 20, 1_360)]
+)
 def test_mlp_has_the_size_of_the_paper(inputs: int, width: int, count: int):
     assert weights(MLP(inputs, width=width)) == count
 
 
-@pytest.mark.parametrize(("shape", "width", "count"), [((1, 32, 32), 100, 148_900), ((3, 64, 64), 300, 712_588)])
+@pytest.mark.parametrize(
+    ("shape", "width", "count"), [((1, 32, 32), 100, 148_900), ((3, 64, 64), 300, 712_588)]
+)
 def test_conv_net_has_the_size_of_the_paper(shape: tuple[int, int, int], width: int, count: int):
     assert weights(ConvNet(shape, width=width)) == count
 
@@ -60,17 +64,24 @@ def test_mlp_is_softplus_between_linear_maps_and_nothing_after_the_last():
     network, z = MLP(3, width=4, generator=seeded()).double(), points(6)
     hidden = z
     for number, linear in enumerate(network.maps):
-        hidden = (torch.log1p(torch.exp(hidden)) if number else hidden) @ linear.weight.T + linear.bias
+        hidden = (
+            torch.log1p(torch.exp(hidden)) if number else hidden
+        ) @ linear.weight.T + linear.bias
     assert len(network.maps) == 4
     torch.testing.assert_close(network(z), hidden, rtol=1e-12, atol=1e-12)
 
 
 def test_conv_net_is_the_discriminator_of_the_paper():
     network, z = ConvNet((3, 16, 16), width=7, generator=seeded()).train(), images(5, (3, 16, 16))
-    hidden, convolutions = z, [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    hidden, convolutions = (
+        z,
+        [module for module in network.modules() if isinstance(module, nn.Conv2d)],
+    )
     assert [convolution.out_channels for convolution in convolutions] == [16, 32, 64, 128]
     for number, convolution in enumerate(convolutions):
-        hidden = nn.functional.conv2d(hidden, convolution.weight, convolution.bias, stride=2, padding=1)
+        hidden = nn.functional.conv2d(
+            hidden, convolution.weight, convolution.bias, stride=2, padding=1
+        )
         hidden = nn.functional.leaky_relu(hidden, 0.2)
         if number:  # none after the first
             centred = hidden - hidden.mean((0, 2, 3), keepdim=True)
@@ -104,7 +115,11 @@ def test_no_global_generator_is_read_or_written(generator: int | None):
     before = generator_states()
     MLP(3, generator=drawn[0])
     ConvNet(SHAPE, generator=drawn[1])
-    for network, z in ((MLP(), points(4, dtype=torch.float32)), (ConvNet(), images(4)), (AutoFeaturizer(), images(4))):
+    for network, z in (
+        (MLP(), points(4, dtype=torch.float32)),
+        (ConvNet(), images(4)),
+        (AutoFeaturizer(), images(4)),
+    ):
         network.start(z, seeded())
     assert generator_states() == before
 
@@ -158,7 +173,10 @@ def test_weights_are_uniform_within_one_over_the_root_of_the_inputs():
         if isinstance(module, nn.Conv2d | nn.Linear):
             limit = 1 / math.sqrt(module.weight[0].numel())
             drawn = torch.cat([module.weight.detach().flatten(), module.bias.detach()])
-            assert scipy.stats.kstest(drawn.numpy() / limit, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-6
+            assert (
+                scipy.stats.kstest(drawn.numpy() / limit, scipy.stats.uniform(-1, 2).cdf).pvalue
+                > 1e-6
+            )
             assert float(drawn.abs().max()) <= limit
 
 
@@ -176,7 +194,10 @@ def test_loaded_weights_survive_a_start(name: str):
 
 
 def test_loaded_weights_inside_a_kernel_survive_its_start():
-    z, source = points(20, dtype=torch.float32), DeepKernel(MLP(3, width=4), Gaussian(1.0), Gaussian(1.0))
+    z, source = (
+        points(20, dtype=torch.float32),
+        DeepKernel(MLP(3, width=4), Gaussian(1.0), Gaussian(1.0)),
+    )
     target = DeepKernel(MLP(3, width=4), Gaussian(1.0), Gaussian(1.0))
     target.load_state_dict(source.state_dict())
     target.start(z, seeded())
@@ -203,7 +224,13 @@ def test_auto_featurizer_looks_at_the_shape_of_the_points():
 
 @pytest.mark.parametrize(
     "network",
-    [MLP(3), MLP(3, width=4, layers=2), ConvNet(SHAPE), ConvNet((3, 8, 8), width=5, normalisation="batch"), MLP()],
+    [
+        MLP(3),
+        MLP(3, width=4, layers=2),
+        ConvNet(SHAPE),
+        ConvNet((3, 8, 8), width=5, normalisation="batch"),
+        MLP(),
+    ],
     ids=repr,
 )
 def test_repr_is_code(network: nn.Module):
@@ -217,16 +244,23 @@ def test_repr_is_code(network: nn.Module):
 
 
 def labelled(pooled: Tensor, x: list[int]) -> tuple[Samples, list[int]]:
-    """The pooled images with those of `x` as X, and the place in the pool of each point of X, then of Y."""
+    """The pooled images with those of `x` as X, and the place in the pool of each point of X, then
+    of Y."""
     y = sorted(set(range(len(pooled))) - set(x))
-    return Samples(pooled[x], pooled[y], Schema("image", tuple(pooled.shape[1:]), pixels="float32")), x + y
+    return Samples(
+        pooled[x], pooled[y], Schema("image", tuple(pooled.shape[1:]), pixels="float32")
+    ), x + y
 
 
-def features(network: nn.Module, pooled: Tensor, x: list[int], seed: int, memory: int = 2**30) -> Tensor:
+def features(
+    network: nn.Module, pooled: Tensor, x: list[int], seed: int, memory: int = 2**30
+) -> Tensor:
     """Features of the pooled points, in the order of the pool, under one labelling."""
     samples, places = labelled(pooled, x)
     with torch.no_grad():
-        (z,) = embed_pooled(OnFeatures(network, Gaussian(1.0)).embed, samples, seeded(seed), memory=memory)
+        (z,) = embed_pooled(
+            OnFeatures(network, Gaussian(1.0)).embed, samples, seeded(seed), memory=memory
+        )
     return z[torch.tensor(places).argsort()]
 
 
@@ -268,7 +302,9 @@ def test_batch_features_in_one_batch_do_not_depend_on_labels():
         company = network(torch.cat([pooled[:1], 5 + pooled[1:]]))
     assert not torch.allclose(company[0], together[0], rtol=1e-2)  # they do depend on company
     for seed, x in enumerate(LABELLINGS):
-        torch.testing.assert_close(features(network, pooled, x, seed), together, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            features(network, pooled, x, seed), together, rtol=1e-4, atol=1e-5
+        )
 
 
 class Recorder(nn.Module):
@@ -317,7 +353,8 @@ def test_batches_are_drawn_blind_to_labels():
 
 @pytest.mark.parametrize("x", [[0, 1], [0, 3], [2, 1], [3]], ids=repr)
 def test_which_points_share_a_batch_has_one_distribution_whatever_the_labels(x: list[int]):
-    """Four points in two batches: all that batch normalisation sees is who is with 0, each other with chance 1/3."""
+    """Four points in two batches: all that batch normalisation sees is who is with 0, each other
+    with chance 1/3."""
     memory, runs = budget(4, 2), 600
     partners = []
     for seed in range(runs):
@@ -338,9 +375,13 @@ def distinct(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def test_batch_features_over_several_batches_are_the_same_set_whatever_the_labels():
-    """One set of features of the pool for each of the three ways to make two pairs of four points."""
+    """One set of features of the pool for each of the three ways to make two pairs of four
+    points."""
     network, pooled, memory = trained("batch"), images(4), budget(4, 2)
-    sets = [distinct([features(network, pooled, x, seed, memory) for seed in range(40)]) for x in ([0, 1], [3, 1], [2])]
+    sets = [
+        distinct([features(network, pooled, x, seed, memory) for seed in range(40)])
+        for x in ([0, 1], [3, 1], [2])
+    ]
     assert [len(found) for found in sets] == [3, 3, 3]
     assert len(distinct(sets[0] + sets[1] + sets[2])) == 3
 
@@ -354,27 +395,38 @@ def test_mlp_names_both_numbers_of_columns():
 
 
 def test_mlp_without_columns_says_what_to_do():
-    with pytest.raises(InputError, match=r"does not know its number of columns yet; give `inputs`, or fit the test"):
+    with pytest.raises(
+        InputError, match=r"does not know its number of columns yet; give `inputs`, or fit the test"
+    ):
         MLP()(torch.zeros(4, 5))
 
 
 def test_conv_net_takes_images_only():
-    with pytest.raises(InputError, match=r"a ConvNet takes images \(N, C, H, W\); .* shape \(4, 5\)\. Use an MLP"):
+    with pytest.raises(
+        InputError, match=r"a ConvNet takes images \(N, C, H, W\); .* shape \(4, 5\)\. Use an MLP"
+    ):
         ConvNet().start(torch.zeros(4, 5), seeded())
 
 
 def test_conv_net_names_both_shapes():
-    with pytest.raises(InputError, match=r"images of shape \(1, 16, 16\) but these have \(3, 16, 16\)"):
+    with pytest.raises(
+        InputError, match=r"images of shape \(1, 16, 16\) but these have \(3, 16, 16\)"
+    ):
         ConvNet(SHAPE).start(torch.zeros(4, 3, 16, 16), seeded())
 
 
 def test_conv_net_without_a_shape_says_what_to_do():
-    with pytest.raises(InputError, match=r"does not know the shape of its images yet; give `shape`, or fit the test"):
+    with pytest.raises(
+        InputError,
+        match=r"does not know the shape of its images yet; give `shape`, or fit the test",
+    ):
         ConvNet()(torch.zeros(4, 1, 16, 16))
 
 
 def test_normalisation_has_two_names():
-    with pytest.raises(InputError, match=r"normalisation is 'layer'; it must be 'frozen' or 'batch'"):
+    with pytest.raises(
+        InputError, match=r"normalisation is 'layer'; it must be 'frozen' or 'batch'"
+    ):
         ConvNet(normalisation="layer")
 
 

@@ -1,4 +1,5 @@
-"""The file readers: what each format gives, and a sentence with the file's name for whatever is wrong with one."""
+"""The file readers: what each format gives, and a sentence with the file's name for whatever is
+wrong with one."""
 
 from __future__ import annotations
 
@@ -152,7 +153,9 @@ def test_text_that_cannot_be_read(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "pq", "arrow", "feather", "ipc", "npy", "npz"])
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"ARROW1\0\0", b"PK\x03\x04", b"\x93NUMPY", bytes(range(256)) * 4])
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"ARROW1\0\0", b"PK\x03\x04", b"\x93NUMPY", bytes(range(256)) * 4]
+)
 def test_files_that_are_not_what_they_say(tmp_path, ending, content):
     path = text(tmp_path, content, f"f.{ending}")
     with pytest.raises(InputError, match=r"f\."):
@@ -200,7 +203,9 @@ def test_a_header_that_claims_too_much_memory(tmp_path):
 def test_archives_with_several_arrays_or_none(tmp_path):
     np.savez(tmp_path / "two.npz", images=np.zeros(3), labels=np.zeros(3))
     np.savez(tmp_path / "none.npz")
-    with pytest.raises(InputError, match=r"holds 2 arrays \(images, labels\); pick one as in .*two\.npz::images"):
+    with pytest.raises(
+        InputError, match=r"holds 2 arrays \(images, labels\); pick one as in .*two\.npz::images"
+    ):
         read(tmp_path / "two.npz")
     with pytest.raises(InputError, match="holds no array called 'image'; it holds images, labels"):
         read(f"{tmp_path}/two.npz::image")
@@ -255,12 +260,15 @@ def test_without_polars(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(2))
     program = (
         "import sys; sys.modules['polars'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample._files.formats import read\n"
+        "from twosample.errors import MissingDependency; from twosample._files.formats import "
+        "read\n"
         "assert read('a.npy').shape == (2,)\n"
         "try: read('table.csv')\n"
         "except MissingDependency as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "table.csv takes polars to read; pip install 'twosample[tables]'.\n"
 
 
@@ -268,9 +276,19 @@ def test_without_polars(tmp_path):
 @given(
     ending=st.sampled_from(["csv", "tsv", "parquet", "arrow", "ipc", "npy", "npz"]),
     start=st.sampled_from(
-        [b"", b"a,b\n1,2\n", b"PAR1", b"ARROW1\0\0", b"\x93NUMPY\x01\0", b"PK\x03\x04", b"\xff\xff\xff\xff"]
+        [
+            b"",
+            b"a,b\n1,2\n",
+            b"PAR1",
+            b"ARROW1\0\0",
+            b"\x93NUMPY\x01\0",
+            b"PK\x03\x04",
+            b"\xff\xff\xff\xff",
+        ]
     ),
-    rest=st.one_of(st.binary(max_size=300), st.text(alphabet='ab1.,;"\n\t \ufeff', max_size=60).map(str.encode)),
+    rest=st.one_of(
+        st.binary(max_size=300), st.text(alphabet='ab1.,;"\n\t \ufeff', max_size=60).map(str.encode)
+    ),
 )
 def test_any_bytes_give_data_or_a_sentence(tmp_path_factory, ending, start, rest):
     path = text(tmp_path_factory.getbasetemp(), start + rest, f"fuzz.{ending}")

@@ -1,7 +1,9 @@
-"""The doors against malformed input: what once failed, some of each kind of case of `fuzz/`, and what hypothesis finds.
+"""The doors against malformed input: what once failed, some of each kind of case of `fuzz/`, and
+what hypothesis finds.
 
-`tests/corpus/corpus.json` says of each file what it reads as (`rows`) or what the refusal says (`says`), and what
-happened before it was mended (`once`). `python fuzz/run.py` runs many more cases.
+`tests/corpus/corpus.json` says of each file what it reads as (`rows`) or what the refusal says
+(`says`), and what happened before it was mended (`once`). `python fuzz/run.py` runs many more
+cases.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def test_files_of_the_corpus(entry, corpus, capfd):
 def test_saved_tests_of_the_corpus(entry, corpus):
     if "says" not in entry:
         X, Y = np.random.default_rng(0).normal(size=(2, 9, 2))
-        assert twosample.load(entry["name"]).test(X, Y, rng=0).pvalue == 0.5  # as it was when it was saved
+        assert (
+            twosample.load(entry["name"]).test(X, Y, rng=0).pvalue == 0.5
+        )  # as it was when it was saved
         return
     with pytest.raises(InputError) as caught:
         twosample.load(entry["name"])
@@ -97,7 +101,11 @@ def test_commands_of_the_corpus(entry, corpus, monkeypatch):
 
 def test_every_file_of_the_corpus_is_named():
     entries = [*KNOWN["reader"], *KNOWN["load"]]
-    named = {entry["name"].partition("::")[0] for entry in entries} | {"corpus.json", "abort.parquet", "abort.arrow"}
+    named = {entry["name"].partition("::")[0] for entry in entries} | {
+        "corpus.json",
+        "abort.parquet",
+        "abort.arrow",
+    }
     assert {file.name for file in CORPUS.iterdir()} == named
     assert sum(file.stat().st_size for file in CORPUS.rglob("*") if file.is_file()) < 300_000
 
@@ -137,24 +145,34 @@ def test_samples_of_the_corpus(entry):
 @pytest.mark.parametrize(
     "table",
     [
-        lambda values: pa.table({"a": pa.array(values, pa.int64())}),  # pyarrow does not cast what must be rounded
-        lambda values: pl.DataFrame({"a": pl.Series(values, dtype=pl.Int128)}),  # NumPy has none of 128 bits
+        lambda values: pa.table(
+            {"a": pa.array(values, pa.int64())}
+        ),  # pyarrow does not cast what must be rounded
+        lambda values: pl.DataFrame(
+            {"a": pl.Series(values, dtype=pl.Int128)}
+        ),  # NumPy has none of 128 bits
     ],
 )
 def test_whole_numbers_that_float64_must_round(table):
     values = [2**53 + 1, 2**53 + 3, -(2**60) - 1]
-    assert as_samples(table(values), table(values)).x[:, 0].tolist() == [float(value) for value in values]
+    assert as_samples(table(values), table(values)).x[:, 0].tolist() == [
+        float(value) for value in values
+    ]
 
 
 # Some of each kind of case; the folder and the seed are new, so are the cases
 
 
 @pytest.mark.filterwarnings("ignore")  # a case is judged with filters of its own
-@pytest.mark.parametrize(("door", "count"), [("reader", 250), ("samples", 150), ("load", 60), ("cli", 40)])
+@pytest.mark.parametrize(
+    ("door", "count"), [("reader", 250), ("samples", 150), ("load", 60), ("cli", 40)]
+)
 def test_cases_end_in_an_answer_or_in_a_sentence(door, count, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     judge = run.opened(door)
-    ends = [cases.outcome(judge, judge.case(generator(door, 100, number))) for number in range(count)]
+    ends = [
+        cases.outcome(judge, judge.case(generator(door, 100, number))) for number in range(count)
+    ]
     assert set(ends) == {ACCEPTED, REFUSED}
 
 
@@ -213,7 +231,10 @@ if __name__ == "__main__":
 
 def test_a_case_that_ends_its_process_is_found(tmp_path):
     """The child that judges it is gone, the case is kept, and another child goes on after it."""
-    ends = ["crash" if generator("deadly", 0, number).random() < 0.5 else "accepted" for number in range(2)]
+    ends = [
+        "crash" if generator("deadly", 0, number).random() < 0.5 else "accepted"
+        for number in range(2)
+    ]
     assert ends == ["crash", "accepted"]  # or the test shows nothing: choose another seed
     (tmp_path / "door_deadly.py").write_text(DEADLY)
     (tmp_path / "start.py").write_text(START)
@@ -225,7 +246,9 @@ def test_a_case_that_ends_its_process_is_found(tmp_path):
 # What hypothesis finds
 
 text = st.text(alphabet='ab1.,;"\r\n\t é\ufeff\0-e', max_size=6)
-slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @slow
@@ -251,15 +274,25 @@ def test_lists_become_finite_points_or_a_sentence(X, Y):
     except InputError as error:
         check_sentence(str(error), "X", "Y")
     else:
-        assert all(len(points) > 0 and bool(points.isfinite().all()) for points in (samples.x, samples.y))
+        assert all(
+            len(points) > 0 and bool(points.isfinite().all()) for points in (samples.x, samples.y)
+        )
 
 
 @slow
-@given(columns=st.lists(st.lists(st.floats() | st.none(), min_size=3, max_size=3), min_size=1, max_size=3))
+@given(
+    columns=st.lists(
+        st.lists(st.floats() | st.none(), min_size=3, max_size=3), min_size=1, max_size=3
+    )
+)
 @pytest.mark.filterwarnings("ignore::twosample.InputWarning")
 def test_tables_are_accepted_just_where_all_is_finite(columns):
-    table = pl.DataFrame({f"c{place}": pl.Series(values, dtype=pl.Float64) for place, values in enumerate(columns)})
-    finite = all(value is not None and math.isfinite(value) for values in columns for value in values)
+    table = pl.DataFrame(
+        {f"c{place}": pl.Series(values, dtype=pl.Float64) for place, values in enumerate(columns)}
+    )
+    finite = all(
+        value is not None and math.isfinite(value) for values in columns for value in values
+    )
     if finite:
         assert as_samples(table, table).x.T.tolist() == columns
     else:
@@ -288,7 +321,9 @@ def python(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run([sys.executable, *words], text=True, env=environment, timeout=300, **given)
+    return subprocess.run(
+        [sys.executable, *words], text=True, env=environment, timeout=300, **given
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="takes a device that is always full")
@@ -301,10 +336,14 @@ def test_help_on_a_full_disk_is_a_sentence():
 @pytest.mark.skipif(os.name != "posix", reason="takes a shell")
 def test_a_reader_that_takes_one_line_and_a_closed_standard_error(corpus):
     line = f"{sys.executable} -m twosample test old-mac.csv old-mac.csv {' '.join(QUICK)}"
-    head = subprocess.run(f"{line} | head -1", shell=True, capture_output=True, text=True, timeout=300)
+    head = subprocess.run(
+        f"{line} | head -1", shell=True, capture_output=True, text=True, timeout=300
+    )
     assert head.stdout.count("\n") == 1 and head.stdout.startswith("No difference found")
     assert head.stderr.count("\n") == head.stderr.count("warning: ")
-    closed = subprocess.run(f"{line} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=300)
+    closed = subprocess.run(
+        f"{line} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=300
+    )
     assert closed.returncode == 0 and closed.stdout.startswith("No difference found")
 
 
@@ -318,7 +357,9 @@ def test_a_report_that_does_not_fit_leaves_the_old_one(corpus):
     )
     done = python("-c", program, *words)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("(File too large); what was there before still is.")
+    assert done.stderr.splitlines()[-1].endswith(
+        "(File too large); what was there before still is."
+    )
     assert Path("page.html").read_text() == "old"
     assert not list(Path().glob(".twosample-*"))
 
@@ -328,7 +369,14 @@ def test_a_report_that_does_not_fit_leaves_the_old_one(corpus):
     [
         ["fit", "absent.csv", "absent.csv", "-o", "nowhere/kernel.safetensors"],
         ["test", "absent.csv", "absent.csv", "--report", "nowhere/page.html"],
-        ["apply", "absent.safetensors", "absent.csv", "absent.csv", "--report", "nowhere/page.html"],
+        [
+            "apply",
+            "absent.safetensors",
+            "absent.csv",
+            "absent.csv",
+            "--report",
+            "nowhere/page.html",
+        ],
         ["compare", "absent.csv", "absent.csv", "--report", "nowhere/page.html"],
     ],
     ids=lambda words: words[0],

@@ -1,4 +1,5 @@
-"""ME and SCF: the features, Hotelling's T^2 against plain NumPy and another library, shuffles, laws, starts."""
+"""ME and SCF: the features, Hotelling's T^2 against plain NumPy and another library, shuffles,
+laws, starts."""
 
 from __future__ import annotations
 
@@ -119,7 +120,9 @@ def test_T2_is_that_of_statsmodels():  # noqa: N802
     samples, features = two_samples(20, 15), embedding()
     result = Permutation(1)(HotellingT2(), features, samples, seeded())
     f = features(samples.pooled()).detach().numpy()
-    assert float(result.values[0]) == pytest.approx(hotelling_of_statsmodels(f[:20], f[20:]).t2, rel=1e-10)
+    assert float(result.values[0]) == pytest.approx(
+        hotelling_of_statsmodels(f[:20], f[20:]).t2, rel=1e-10
+    )
 
 
 def test_p_value_is_that_of_scipy():
@@ -131,7 +134,11 @@ def test_p_value_is_that_of_scipy():
         return textbook_T2(f[a.astype(int)], f[b.astype(int)])
 
     expected = scipy.stats.permutation_test(
-        (np.arange(5), np.arange(5, 9)), statistic, vectorized=False, n_resamples=math.inf, alternative="greater"
+        (np.arange(5), np.arange(5, 9)),
+        statistic,
+        vectorized=False,
+        n_resamples=math.inf,
+        alternative="greater",
     )
     assert len(found.values) == len(expected.null_distribution) == 126
     assert found.pvalue == pytest.approx(expected.pvalue, abs=1e-12)
@@ -141,9 +148,14 @@ def test_p_value_is_that_of_scipy():
 def test_asymptotic_is_chi_squared(name):
     samples, features = two_samples(60, 60), MAPS[name]()
     f = features(samples.pooled()).detach().numpy()
-    for statistic, textbook in ((HotellingT2(), textbook_T2), (HotellingT2(paired=True), textbook_paired_T2)):
+    for statistic, textbook in (
+        (HotellingT2(), textbook_T2),
+        (HotellingT2(paired=True), textbook_paired_T2),
+    ):
         found = Asymptotic()(statistic, features, samples, seeded())
-        assert found.pvalue == pytest.approx(scipy.stats.chi2.sf(textbook(f[:60], f[60:]), f.shape[1]), rel=1e-8)
+        assert found.pvalue == pytest.approx(
+            scipy.stats.chi2.sf(textbook(f[:60], f[60:]), f.shape[1]), rel=1e-8
+        )
         assert scipy.stats.chi2.sf(found.threshold, f.shape[1]) == pytest.approx(0.05)
         assert "asymptotic" in found.description and "chi-squared" in found.description
 
@@ -155,7 +167,9 @@ def test_noncentrality_is_T2_for_each_point():  # noqa: N802
     d = (f.mean(0) - g.mean(0)).numpy()
     assert found == pytest.approx(d @ np.linalg.solve(S, d), rel=1e-12)
     pooled = textbook_T2(f.numpy(), g.numpy())
-    assert 40 * found == pytest.approx(pooled * 80 / 78, rel=1e-12)  # whose covariance is 1 / (n - 1)
+    assert 40 * found == pytest.approx(
+        pooled * 80 / 78, rel=1e-12
+    )  # whose covariance is 1 / (n - 1)
 
 
 def test_dependent_features_get_a_ridge_and_a_warning():
@@ -165,7 +179,9 @@ def test_dependent_features_get_a_ridge_and_a_warning():
         found = Permutation(99)(HotellingT2(), twice, samples, seeded())
     once = MeanEmbedding(points(2, seed=7)[:2], Gaussian(1.2)).double()
     expected = Permutation(99)(HotellingT2(), once, samples, seeded())
-    torch.testing.assert_close(found.values, expected.values, rtol=1e-5, atol=0)  # a copy of a feature adds nothing
+    torch.testing.assert_close(
+        found.values, expected.values, rtol=1e-5, atol=0
+    )  # a copy of a feature adds nothing
     assert found.pvalue == expected.pvalue
 
 
@@ -192,7 +208,10 @@ def test_too_few_points_for_the_features_is_a_sentence():
 def test_me_and_scf_are_two_feature_maps_and_one_statistic():
     me, scf = twosample.me(), twosample.scf()
     assert me.statistic == scf.statistic == HotellingT2() and me.learning == scf.learning
-    assert type(me.representation) is MeanEmbedding and type(scf.representation) is SmoothCharacteristic
+    assert (
+        type(me.representation) is MeanEmbedding
+        and type(scf.representation) is SmoothCharacteristic
+    )
 
 
 @pytest.mark.parametrize(("n", "d"), [(40, 3), (5, 9)])
@@ -228,7 +247,9 @@ def test_images_of_12288_pixels_work():
 # Learning
 
 
-@pytest.mark.parametrize("start", [lambda: MeanEmbedding(3), lambda: SmoothCharacteristic(3)], ids=["me", "scf"])
+@pytest.mark.parametrize(
+    "start", [lambda: MeanEmbedding(3), lambda: SmoothCharacteristic(3)], ids=["me", "scf"]
+)
 def test_training_moves_everything_up(start):
     samples = as_table(*(torch.tensor(z) for z in blobs()))
     before, _ = fit(start(), samples, Learning(Noncentrality(), steps=0), Streams(0))
@@ -260,7 +281,9 @@ def test_selected_locations_are_training_points_and_the_best_of_them():
     features = MeanEmbedding(1, Gaussian(1.0), select=True).double()
     features.learn(x, y, seeded())
     pooled = torch.cat([x, y])
-    values = [Noncentrality()(MeanEmbedding(v[None], Gaussian(1.0)).double(), x, y).item() for v in pooled]
+    values = [
+        Noncentrality()(MeanEmbedding(v[None], Gaussian(1.0)).double(), x, y).item() for v in pooled
+    ]
     torch.testing.assert_close(features.locations[0], pooled[int(np.argmax(values))])
 
 
@@ -268,7 +291,9 @@ def test_a_fixed_kernel_is_left_alone():
     kernel = twosample.mmd_d(steps=3).fit(*blobs(), rng=0).representation
     features = MeanEmbedding(1, kernel, fixed=True)
     state = {name: value.clone() for name, value in features.kernel.state_dict().items()}
-    test = TwoSampleTest(features, Learning(Noncentrality(), steps=5), HotellingT2(), Permutation(19))
+    test = TwoSampleTest(
+        features, Learning(Noncentrality(), steps=5), HotellingT2(), Permutation(19)
+    )
     fitted = test.fit(*blobs(), rng=0)
     for name, value in fitted.representation.kernel.state_dict().items():
         assert torch.equal(value, state[name]), name
@@ -280,4 +305,6 @@ def test_features_that_are_no_numbers_are_said_to_be_so():
             return points / 0
 
     with pytest.raises(InputError, match="not finite numbers; look for extreme values"):
-        TwoSampleTest(Endless(), None, HotellingT2()).run(points(20).numpy(), points(20, seed=1).numpy(), rng=0)
+        TwoSampleTest(Endless(), None, HotellingT2()).run(
+            points(20).numpy(), points(20, seed=1).numpy(), rng=0
+        )

@@ -1,4 +1,5 @@
-"""Folders of pictures: pixels as they were drawn, in the order of their names, and a sentence for what is wrong."""
+"""Folders of pictures: pixels as they were drawn, in the order of their names, and a sentence for
+what is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from twosample._files.formats import read, read_source
 from twosample._files.images import parse_size, picture_parts
 
 
-def draw(folder: Path, name: str, shape: tuple[int, ...] = (4, 6, 3), seed: int = 0, **options: object) -> np.ndarray:
+def draw(
+    folder: Path, name: str, shape: tuple[int, ...] = (4, 6, 3), seed: int = 0, **options: object
+) -> np.ndarray:
     folder.mkdir(exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
     Image.fromarray(pixels).save(folder / name, **options)
@@ -25,7 +28,10 @@ def draw(folder: Path, name: str, shape: tuple[int, ...] = (4, 6, 3), seed: int 
 
 @pytest.mark.parametrize("shape", [(4, 6), (4, 6, 3), (4, 6, 4)])
 def test_pixels_are_those_that_were_drawn_in_the_order_of_names(tmp_path, shape):
-    expected = {name: draw(tmp_path, name, shape, seed) for seed, name in enumerate(["b.png", "a.PNG", "c.png"])}
+    expected = {
+        name: draw(tmp_path, name, shape, seed)
+        for seed, name in enumerate(["b.png", "a.PNG", "c.png"])
+    }
     (tmp_path / "notes.txt").write_text("not a picture")
     (tmp_path / ".hidden.png").write_text("not one either")
     found = read(tmp_path)
@@ -40,7 +46,10 @@ def test_jpegs_and_palettes_are_colours(tmp_path):
     Image.fromarray(flat).quantize(4).save(tmp_path / "b.png")
     found = read(tmp_path)
     assert found.shape == (2, 8, 8, 3)
-    assert np.abs(found[0].astype(int) - flat).max() < 8 and np.abs(found[1].astype(int) - flat).max() < 8
+    assert (
+        np.abs(found[0].astype(int) - flat).max() < 8
+        and np.abs(found[1].astype(int) - flat).max() < 8
+    )
 
 
 def test_a_picture_taken_sideways_is_as_viewers_show_it(tmp_path):
@@ -94,7 +103,10 @@ def test_a_picture_that_was_cut_short_or_would_fill_the_memory(tmp_path, monkeyp
 
 def test_folders_without_pictures(tmp_path):
     (tmp_path / "train").mkdir()
-    with pytest.raises(InputError, match=r"without PNG or JPEG files, but folders: give one of them, such as .*train"):
+    with pytest.raises(
+        InputError,
+        match=r"without PNG or JPEG files, but folders: give one of them, such as .*train",
+    ):
         read(tmp_path)
     (tmp_path / "table.csv").write_text("a\n1\n")
     with pytest.raises(InputError, match="there is nothing to resize"):
@@ -113,12 +125,16 @@ def test_parts_of_a_folder_are_the_folder(tmp_path, monkeypatch):
         for name, brighter in (("p", 0), ("q", 60)):
             folder = tmp_path / name
             folder.mkdir(exist_ok=True)
-            pixels = np.random.default_rng([number, brighter]).integers(brighter, 190, (5, 5), dtype=np.uint8)
+            pixels = np.random.default_rng([number, brighter]).integers(
+                brighter, 190, (5, 5), dtype=np.uint8
+            )
             Image.fromarray(pixels).save(folder / f"{number:02}.png")
     monkeypatch.setattr("twosample._files.images._PART", 5 * 5 * 7)
     parts = picture_parts(tmp_path / "p")
     assert [part.rows for part in parts] == [7, 7, 7, 7, 2]
-    np.testing.assert_array_equal(np.concatenate([part.read() for part in parts]), read(tmp_path / "p"))
+    np.testing.assert_array_equal(
+        np.concatenate([part.read() for part in parts]), read(tmp_path / "p")
+    )
     in_memory = two_sample_test(read(tmp_path / "p"), read(tmp_path / "q"), "mmd-median", rng=0)
     streams = (Stream(picture_parts(tmp_path / name)) for name in "pq")
     streamed = two_sample_test(*streams, "mmd-median", rng=0)
@@ -130,9 +146,12 @@ def test_without_pillow(tmp_path):
     draw(tmp_path, "a.png")
     program = (
         "import sys; sys.modules['PIL'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample._files.formats import read\n"
+        "from twosample.errors import MissingDependency; from twosample._files.formats import "
+        "read\n"
         "try: read('.')\n"
         "except MissingDependency as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "a.png takes Pillow to read; pip install 'twosample[images]'.\n"

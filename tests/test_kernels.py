@@ -81,7 +81,9 @@ def test_matrix_is_the_double_loop_and_the_textbook(name: str, dtype: torch.dtyp
 @pytest.mark.parametrize("count", [1, 32, 70])
 def test_pairs_are_the_diagonal_of_the_tile(name: str, dtype: torch.dtype, count: int):
     kernel = make(name, dtype)
-    z = kernel.centred(kernel.embed(torch.cat([points(count, dtype=dtype), points(count, seed=1, dtype=dtype)])))
+    z = kernel.centred(
+        kernel.embed(torch.cat([points(count, dtype=dtype), points(count, seed=1, dtype=dtype)]))
+    )
     assert len(z) == kernel.parts
     a, b = tuple(part[:count] for part in z), tuple(part[count:] for part in z)
     close(kernel.pairs(a, b), kernel.tile(a, b).diagonal(), TOLERANCE[dtype])
@@ -130,7 +132,11 @@ def test_every_parameter_matters_and_is_trained(name: str):
     kernel(z, z).square().sum().backward()
     assert all(parameter.grad is not None for parameter in kernel.parameters())
     # The last bias of a network moves all features alike, which no Gaussian sees.
-    assert all(float(p.grad.abs().sum()) > 0 for n, p in kernel.named_parameters() if not n.endswith("maps.1.bias"))
+    assert all(
+        float(p.grad.abs().sum()) > 0
+        for n, p in kernel.named_parameters()
+        if not n.endswith("maps.1.bias")
+    )
 
 
 @every_kernel
@@ -146,7 +152,9 @@ def test_pullback_is_that_of_autograd(name: str, wanted: bool):
     close(tile.detach(), expected_tile.detach(), 1e-12)
     if not wanted and not kernel.tile_parameters():
         return  # nothing to pull back to
-    for found, expected in zip(pullback(grad.clone(), needs), expected_pullback(grad, needs), strict=True):
+    for found, expected in zip(
+        pullback(grad.clone(), needs), expected_pullback(grad, needs), strict=True
+    ):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert (one is None) == (other is None)
@@ -178,7 +186,10 @@ every_radial = pytest.mark.parametrize("kind", FORMULAS)
 
 @every_radial
 def test_radial_convention(kind: type[Radial]):
-    x, y = torch.tensor([[1.0, -2.0]], dtype=torch.float64), torch.tensor([[4.0, 2.0]], dtype=torch.float64)  # 5 apart
+    x, y = (
+        torch.tensor([[1.0, -2.0]], dtype=torch.float64),
+        torch.tensor([[4.0, 2.0]], dtype=torch.float64),
+    )  # 5 apart
     for sigma in (0.9, 3.0, 100.0):
         kernel, expected = kind(sigma).double(), pytest.approx(FORMULAS[kind](5, sigma), rel=1e-6)
         assert kernel(x, y).item() == expected
@@ -200,7 +211,8 @@ def test_gaussian_of_distant_points_is_nothing():
 
 
 def test_laplace_keeps_its_digits_where_points_almost_coincide():
-    """A matrix product would be wrong by sqrt(1e-7) there, in the value and more so in the gradient."""
+    """A matrix product would be wrong by sqrt(1e-7) there, in the value and more so in the
+    gradient."""
     near = 1 + torch.tensor([[0.0, 0.0], [1e-5, 0.0], [0.0, 3e-4], [1.0, 1.0]], dtype=torch.float32)
     found, expected = [], []
     for dtype, into in ((torch.float32, found), (torch.float64, expected)):
@@ -267,7 +279,8 @@ def test_a_deep_kernel_of_tiny_eps_and_a_constant_q_is_the_kernel_of_its_feature
 
 
 def test_a_deep_kernel_is_the_sum_and_the_products_it_abbreviates():
-    """[(1 - eps) kappa + eps] q = (1 - eps) kappa q + eps q, each product a Gaussian of the columns side by side."""
+    """[(1 - eps) kappa + eps] q = (1 - eps) kappa q + eps q, each product a Gaussian of the columns
+    side by side."""
     x, y, net, eps = points(7), points(5, seed=1), network().double(), 0.3
     deep = DeepKernel(net, Gaussian(0.4), Gaussian(1.2), eps=eps).double()
 
@@ -275,7 +288,9 @@ def test_a_deep_kernel_is_the_sum_and_the_products_it_abbreviates():
         def forward(self, z: torch.Tensor) -> torch.Tensor:
             return torch.cat([net(z) / 0.4, z / 1.2], 1)
 
-    abbreviated = WeightedSum([OnFeatures(SideBySide(), Gaussian(1.0)), Gaussian(1.2)], [1 - eps, eps]).double()
+    abbreviated = WeightedSum(
+        [OnFeatures(SideBySide(), Gaussian(1.0)), Gaussian(1.2)], [1 - eps, eps]
+    ).double()
     close(deep(x, y), abbreviated(x, y), 1e-6)
     close(PowerCriterion()(deep, x[:5], y), PowerCriterion()(abbreviated, x[:5], y), 1e-5)
 
@@ -298,20 +313,29 @@ def test_deep_kernel_is_equation_1_entry_by_entry():
 
 def test_on_features_is_the_kernel_of_the_features():
     phi, x, y = network().double(), points(4), points(6, seed=1)
-    close(OnFeatures(phi, Gaussian(0.4).double())(x, y), Gaussian(0.4).double()(phi(x), phi(y)), 1e-12)
+    close(
+        OnFeatures(phi, Gaussian(0.4).double())(x, y), Gaussian(0.4).double()(phi(x), phi(y)), 1e-12
+    )
 
 
 def test_images_are_flattened():
     images = points(10, columns=2 * 3 * 4)
     assert torch.equal(
-        Gaussian(2.0)(images[:6].view(6, 2, 3, 4), images[6:].view(4, 2, 3, 4)), Gaussian(2.0)(images[:6], images[6:])
+        Gaussian(2.0)(images[:6].view(6, 2, 3, 4), images[6:].view(4, 2, 3, 4)),
+        Gaussian(2.0)(images[:6], images[6:]),
     )
 
 
 @pytest.mark.parametrize("name", ["gaussian", "deep"])
 def test_far_from_the_origin_float32_keeps_its_digits(name: str):
-    x, y = (points(count, seed=seed, dtype=torch.float32) + 1e4 for count, seed in ((30, 0), (20, 1)))
-    kernel = Gaussian(1.3) if name == "gaussian" else DeepKernel(nn.Identity(), Gaussian(0.8), Gaussian(1.3))
+    x, y = (
+        points(count, seed=seed, dtype=torch.float32) + 1e4 for count, seed in ((30, 0), (20, 1))
+    )
+    kernel = (
+        Gaussian(1.3)
+        if name == "gaussian"
+        else DeepKernel(nn.Identity(), Gaussian(0.8), Gaussian(1.3))
+    )
     matrix = kernel(x, y).detach()
     assert float(matrix.std()) > 0.1
     close(matrix, kernel.double()(x.double(), y.double()), 1e-5)
@@ -321,7 +345,12 @@ def test_far_from_the_origin_float32_keeps_its_digits(name: str):
 
 
 def test_a_sum_of_kernels_is_the_sum_of_their_matrices():
-    names, weights, x, y = ["gaussian", "deep", "linear", "laplace"], [0.3, 2.0, 0.1, 0.7], points(6), points(5, seed=1)
+    names, weights, x, y = (
+        ["gaussian", "deep", "linear", "laplace"],
+        [0.3, 2.0, 0.1, 0.7],
+        points(6),
+        points(5, seed=1),
+    )
     kernel = WeightedSum([make(name) for name in names], weights).double()
     expected = sum(weight * make(name)(x, y) for weight, name in zip(weights, names, strict=True))
     close(kernel(x, y), expected, 1e-6)
@@ -369,7 +398,9 @@ def test_pullback_of_a_sum_with_a_kernel_of_no_weight_is_that_of_autograd():
 
 def test_start_puts_every_kernel_of_a_sum_at_its_multiple_of_the_median():
     z = points(50, dtype=torch.float32)
-    kernel = WeightedSum([Gaussian(factor=0.25), Laplace(factor=4.0), Gaussian(2.0), InverseMultiquadric()])
+    kernel = WeightedSum(
+        [Gaussian(factor=0.25), Laplace(factor=4.0), Gaussian(2.0), InverseMultiquadric()]
+    )
     assert kernel.open_bandwidth() is None
     kernel.start(z, seeded(3))
     median = median_bandwidth(z)
@@ -419,7 +450,9 @@ def test_open_bandwidths_are_found_by_the_grid_and_trained(kind: type[Kernel]):
     """Columns that differ in their small scale only: the median is far too wide."""
     made = seeded(5)
     centres = 10.0 * torch.stack([torch.arange(150) % 3, torch.arange(150) // 3 % 3], 1)
-    x, y = centres + torch.randn(2, 150, 2, generator=made) * torch.tensor([[[0.6, 0.6]], [[0.15, 0.6]]])
+    x, y = centres + torch.randn(2, 150, 2, generator=made) * torch.tensor(
+        [[[0.6, 0.6]], [[0.15, 0.6]]]
+    )
     samples = as_table(x, y)
     by_median = kind()
     by_median.start(samples.pooled(), seeded())
@@ -476,7 +509,9 @@ def test_set_bandwidth():
 # The median
 
 
-@pytest.mark.parametrize("count", [2, 3, 6, 7, 50])  # an odd number of pairs: the median is one of them
+@pytest.mark.parametrize(
+    "count", [2, 3, 6, 7, 50]
+)  # an odd number of pairs: the median is one of them
 def test_median_bandwidth_is_the_median_distance(count: int):
     z = points(count)
     expected = np.median(scipy.spatial.distance.pdist(z.numpy()))
@@ -490,7 +525,9 @@ def test_median_bandwidth_of_an_even_number_of_pairs_lies_between_the_middle_two
 
 
 def test_median_bandwidth_of_ties_is_that_of_the_other_distances():
-    z = torch.tensor([0.0] * 8 + [3.0, 7.0])[:, None]  # 28 of 45 distances are zero; 8 of 3, 8 of 7, one of 4
+    z = torch.tensor([0.0] * 8 + [3.0, 7.0])[
+        :, None
+    ]  # 28 of 45 distances are zero; 8 of 3, 8 of 7, one of 4
     assert median_bandwidth(z, seeded()) == 4.0
 
 
@@ -509,7 +546,9 @@ def test_median_bandwidth_of_a_subset_is_a_function_of_the_generator():
     z = points(200)
     first, same, other = (median_bandwidth(z, seeded(seed), max_points=20) for seed in (1, 1, 2))
     assert first == same != other
-    assert median_bandwidth(z, seeded(1), max_points=200) == median_bandwidth(z, seeded(2), max_points=200)
+    assert median_bandwidth(z, seeded(1), max_points=200) == median_bandwidth(
+        z, seeded(2), max_points=200
+    )
 
 
 def test_median_bandwidth_draws_its_subset_from_all_points():
@@ -523,7 +562,9 @@ def test_median_bandwidth_scales_with_the_data_and_ignores_their_order(seed: int
     z = points(13, seed=seed)
     median = median_bandwidth(z, seeded())
     shuffled = z[torch.randperm(13, generator=seeded(seed))]
-    assert median_bandwidth(factor * shuffled, seeded()) == pytest.approx(factor * median, rel=1e-12)
+    assert median_bandwidth(factor * shuffled, seeded()) == pytest.approx(
+        factor * median, rel=1e-12
+    )
 
 
 # Printing
@@ -544,7 +585,10 @@ def test_repr_shows_the_learned_numbers():
     assert repr(ARDGaussian(widths=[0.5, 2])) == "ARDGaussian(widths=[0.5, 2])"
     assert repr(ARDGaussian(widths=range(1, 12))) == "ARDGaussian(widths=<11 from 1 to 11>)"
     assert repr(WeightedSum([Linear(), Linear()])) == "WeightedSum([Linear(), Linear()])"
-    assert repr(WeightedSum([Linear(), Linear()], [0, 0.3])) == "WeightedSum([Linear(), Linear()], weights=[0, 0.3])"
+    assert (
+        repr(WeightedSum([Linear(), Linear()], [0, 0.3]))
+        == "WeightedSum([Linear(), Linear()], weights=[0, 0.3])"
+    )
     inside = repr(DeepKernel(network(), Linear(), Gaussian(), eps=0.25))
     assert inside == f"DeepKernel({network()!r}, Linear(), Gaussian(bandwidth=None), eps=0.25)"
 
@@ -554,7 +598,9 @@ def test_repr_shows_the_learned_numbers():
 
 @pytest.mark.parametrize("bandwidth", [0, -1.0, math.inf, math.nan])
 def test_a_bandwidth_must_be_positive(bandwidth: float):
-    with pytest.raises(InputError, match=rf"bandwidth is {bandwidth}; it must be a positive number"):
+    with pytest.raises(
+        InputError, match=rf"bandwidth is {bandwidth}; it must be a positive number"
+    ):
         Gaussian(bandwidth)
 
 
@@ -570,7 +616,10 @@ def test_widths_must_be_positive_and_fit_the_columns():
     for widths in ([], [1.0, 0.0], [-1.0], [math.nan], [math.inf]):
         with pytest.raises(InputError, match="must be positive numbers, one for each column"):
             ARDGaussian(widths=widths)
-    for act in (lambda kernel: kernel.embed(points(4)), lambda kernel: kernel.start(points(4), seeded())):
+    for act in (
+        lambda kernel: kernel.embed(points(4)),
+        lambda kernel: kernel.start(points(4), seeded()),
+    ):
         with pytest.raises(InputError, match="has 2 widths but the points have 3 columns"):
             act(ARDGaussian(widths=[1.0, 2.0]))
 
@@ -581,7 +630,9 @@ def test_eps_must_be_inside_the_unit_interval(eps: float):
         DeepKernel(network(), eps=eps)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(), OnFeatures(nn.Identity(), Gaussian()), DeepKernel(nn.Identity())])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(), OnFeatures(nn.Identity(), Gaussian()), DeepKernel(nn.Identity())]
+)
 def test_an_open_bandwidth_takes_the_median_of_the_first_points(kernel: Kernel):
     x, y = points(6), points(5, seed=1)
     first = kernel(x, y)
@@ -603,7 +654,8 @@ def test_the_design_says_that_a_deep_kernel_works_as_it_is_made():
 
 
 class Taxicab(Kernel):
-    """exp(-|x - y|_1), without parameters; `transposed` gives the same numbers in another memory layout."""
+    """exp(-|x - y|_1), without parameters; `transposed` gives the same numbers in another memory
+    layout."""
 
     def __init__(self, transposed: bool = False) -> None:
         super().__init__()
@@ -617,7 +669,11 @@ class Taxicab(Kernel):
 
 def test_kernel_without_parameters_on_features_that_need_no_gradient():
     """Nothing in kappa is learned here, but q and eps are."""
-    kernel, x, y = DeepKernel(nn.Identity(), Taxicab(), Gaussian(1.0)).double(), points(6), points(6, seed=1)
+    kernel, x, y = (
+        DeepKernel(nn.Identity(), Taxicab(), Gaussian(1.0)).double(),
+        points(6),
+        points(6, seed=1),
+    )
     twosample.PowerCriterion()(kernel, x, y).backward()
     assert float(kernel.logit_eps.grad.abs()) > 0
 

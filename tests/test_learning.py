@@ -23,7 +23,14 @@ from twosample import (
     TrainingWarning,
 )
 from twosample._data.samples import Samples, Schema, as_samples
-from twosample._learning import CHECK_EVERY, _batches, best_bandwidth, fit, settle_normalisation, start
+from twosample._learning import (
+    CHECK_EVERY,
+    _batches,
+    best_bandwidth,
+    fit,
+    settle_normalisation,
+    start,
+)
 from twosample._random import Streams
 from twosample.bench.datasets import blob
 
@@ -36,7 +43,13 @@ def two_normals(n=60, m=60, shift=1.0, seed=0):
 
 def fit_quickly(kernel=None, samples=None, **options):
     options = {"steps": 20, "batch_size": 32, **options}
-    return fit(kernel or Gaussian(), samples or two_normals(), Learning(**options), Streams(0), progress=False)
+    return fit(
+        kernel or Gaussian(),
+        samples or two_normals(),
+        Learning(**options),
+        Streams(0),
+        progress=False,
+    )
 
 
 def test_training_raises_the_objective_on_the_training_points():
@@ -57,11 +70,14 @@ def test_nothing_is_trained_in_place():
 
 def test_same_streams_same_kernel_and_other_streams_another():
     kernels = [
-        fit(Gaussian(), two_normals(), Learning(steps=5), Streams(seed), progress=False)[0] for seed in (0, 0, 1)
+        fit(Gaussian(), two_normals(), Learning(steps=5), Streams(seed), progress=False)[0]
+        for seed in (0, 0, 1)
     ]
     assert kernels[0].bandwidth == kernels[1].bandwidth
     deep = [
-        fit(DeepKernel(ResidualMLP()), two_normals(), Learning(steps=5), Streams(s), progress=False)[0]
+        fit(
+            DeepKernel(ResidualMLP()), two_normals(), Learning(steps=5), Streams(s), progress=False
+        )[0]
         for s in (0, 0, 1)
     ]
     outs = [kernel(two_normals().x, two_normals().y) for kernel in deep]
@@ -99,7 +115,9 @@ def test_validation_points_are_training_points_kept_aside():
             seen.append((torch.is_grad_enabled(), x.clone()))
             return PowerCriterion()(kernel, x, y)
 
-    _, log = fit_quickly(samples=samples, objective=Recording(), validation_fraction=0.25, steps=40, batch_size=10)
+    _, log = fit_quickly(
+        samples=samples, objective=Recording(), validation_fraction=0.25, steps=40, batch_size=10
+    )
     trained_on = torch.unique(torch.cat([x for grad, x in seen if grad]), dim=0)
     looked_at = torch.unique(torch.cat([x for grad, x in seen if not grad]), dim=0)
     assert len(trained_on) == 30 and len(looked_at) == 10
@@ -114,7 +132,9 @@ def test_best_iterate_is_kept_and_patience_stops():
         def __call__(self, kernel, x, y, *, memory=0):
             return kernel.log_bandwidth * (1.0 if torch.is_grad_enabled() else -1.0)
 
-    kernel, log = fit_quickly(Gaussian(1.0), objective=Worsening(), validation_fraction=0.2, patience=40, steps=200)
+    kernel, log = fit_quickly(
+        Gaussian(1.0), objective=Worsening(), validation_fraction=0.2, patience=40, steps=200
+    )
     assert log.best_step == 0 and kernel.bandwidth == pytest.approx(1.0)
     assert log.steps == 40 and "stopped at step 40" in log.stopped
 
@@ -135,7 +155,9 @@ def test_restarts_keep_the_best():
     alone = [fit_quickly(kernel, samples, steps=5)[0]]
     with torch.no_grad():
         values = [PowerCriterion()(k.eval(), samples.x, samples.y).item() for k in (best, *alone)]
-    assert values[0] >= values[1] - 1e-9  # the first of the three starts is the one that stands alone
+    assert (
+        values[0] >= values[1] - 1e-9
+    )  # the first of the three starts is the one that stands alone
 
 
 def test_time_budget_ends_training_in_time_and_says_so():
@@ -158,7 +180,9 @@ def test_interrupt_keeps_the_kernel_so_far_and_says_so():
                 raise KeyboardInterrupt
             return PowerCriterion()(kernel, x, y)
 
-    with pytest.warns(TrainingWarning, match="interrupted after 6 steps; the best kernel so far is used"):
+    with pytest.warns(
+        TrainingWarning, match="interrupted after 6 steps; the best kernel so far is used"
+    ):
         kernel, log = fit_quickly(Gaussian(5.0), objective=Interrupted(), steps=100)
     assert log.steps == 6 and kernel.bandwidth != pytest.approx(5.0)
 
@@ -210,7 +234,7 @@ def test_bad_settings_say_what_is_wrong(options, message):
         Learning(**options)
 
 
-# -------------------------------------------------------------------------------------------------------- the start
+# ------------------------------------------------------------ the start
 
 
 def test_the_deep_kernel_starts_at_the_best_gaussian():
@@ -219,7 +243,9 @@ def test_the_deep_kernel_starts_at_the_best_gaussian():
     start(kernel, samples, Learning(), torch.Generator().manual_seed(0))
     x, y = samples.x[:5], samples.y[:5]
     with torch.no_grad():
-        expected = ((1 - kernel.eps) * Gaussian(kernel.kappa.bandwidth)(x, y) + kernel.eps) * kernel.q(x, y)
+        expected = (
+            (1 - kernel.eps) * Gaussian(kernel.kappa.bandwidth)(x, y) + kernel.eps
+        ) * kernel.q(x, y)
         assert torch.allclose(kernel(x, y), expected, atol=1e-6)
     alone = Gaussian()
     start(alone, samples, Learning(), torch.Generator().manual_seed(0))
@@ -249,11 +275,13 @@ def test_best_bandwidth_of_pure_noise_stays_near_the_middle():
 
 def test_best_bandwidth_scales_with_the_data():
     samples = two_normals()
-    small, large = (best_bandwidth(samples.x * c, samples.y * c, median=2.0 * c) / c for c in (1e-3, 1e3))
+    small, large = (
+        best_bandwidth(samples.x * c, samples.y * c, median=2.0 * c) / c for c in (1e-3, 1e3)
+    )
     assert small == pytest.approx(large)
 
 
-# -------------------------------------------------------------------------------------------------- normalisation
+# ------------------------------------------------------------ normalisation
 
 
 def test_normalisation_is_settled_on_the_pooled_training_points_whatever_their_labels():
@@ -266,13 +294,17 @@ def test_normalisation_is_settled_on_the_pooled_training_points_whatever_their_l
         samples = as_samples(pooled[:20].numpy(), pooled[20:].numpy())
         kernel = twosample.OnFeatures(net, Gaussian(1.0))
         settle_normalisation(kernel, samples, torch.Generator().manual_seed(1))
-        found.append([m.running_mean.clone() for m in net.modules() if isinstance(m, nn.BatchNorm2d)])
+        found.append(
+            [m.running_mean.clone() for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+        )
     assert len(found[0]) == 3
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True))
 
 
 def test_large_batches_are_smaller_where_points_have_many_values():
-    images = Samples(torch.zeros(600, 1, 32, 32), torch.zeros(600, 1, 32, 32), Schema("image", (1, 32, 32)))
+    images = Samples(
+        torch.zeros(600, 1, 32, 32), torch.zeros(600, 1, 32, 32), Schema("image", (1, 32, 32))
+    )
     for wanted, found in ((100, 100), (256, 256), (5000, 256)):
         assert len(next(_batches(images, wanted, torch.Generator()))[0]) == found
     table = Samples(torch.zeros(600, 10), torch.zeros(500, 10), Schema("table", (10,)))
@@ -294,7 +326,8 @@ def test_a_constant_schedule_keeps_the_learning_rate():
 
 
 class _Answers(TorchDispatchMode):
-    """Counts the tensors whose value Python asks for; on a GPU each is a wait for all work before it.
+    """Counts the tensors whose value Python asks for; on a GPU each is a wait for all work before
+    it.
 
     Those that the optimiser asks for are its own counts of steps, which it keeps on the host.
     """

@@ -21,7 +21,9 @@ def test_a_test_that_peeks_would_be_caught():
 
     class Peeking:
         def run(self, X, Y, *, rng, device, progress):
-            test = level.twosample.mmd_d(permutations=99, steps=60, learning_rate=1e-2, scale_rate=1e-1)
+            test = level.twosample.mmd_d(
+                permutations=99, steps=60, learning_rate=1e-2, scale_rate=1e-1
+            )
             return test.fit(X, Y, rng=rng, progress=False).test(X, Y, rng=rng)
 
     peeking = level.Case(Peeking(), "gaussian", (40, 40))

@@ -1,4 +1,5 @@
-"""Locations of a learned kernel: selected, trained, joint; calibrated; as rows of a table and as images."""
+"""Locations of a learned kernel: selected, trained, joint; calibrated; as rows of a table and as
+images."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def test_the_location_is_where_the_samples_differ(how):
 def test_the_kernel_stays_as_it_was_and_so_does_the_result():
     X, Y = two_clusters(120)
     result = twosample.mmd_d(steps=5).run(X, Y, rng=0)
-    before = {name: tensor.clone() for name, tensor in result.fitted.representation.state_dict().items()}
+    before = {
+        name: tensor.clone() for name, tensor in result.fitted.representation.state_dict().items()
+    }
     pvalue = result.pvalue
     found = locations(result, X, Y, count=2, how="trained", steps=5, rng=0)
     inside = found.fitted.representation.kernel.state_dict()
@@ -97,7 +100,10 @@ def test_locations_of_images_are_images(how):
 
 
 def test_images_of_floats_come_back_in_0_to_255_too():
-    X, Y = digits(60) / np.float32(127.5) - 1, digits(50, seed=1, bright=120) / np.float32(127.5) - 1
+    X, Y = (
+        digits(60) / np.float32(127.5) - 1,
+        digits(50, seed=1, bright=120) / np.float32(127.5) - 1,
+    )
     fitted = twosample.mmd_o(steps=2).fit(X.astype(np.float32), Y.astype(np.float32), rng=0)
     found = locations(fitted, X.astype(np.float32), Y.astype(np.float32), rng=0)
     sample, row = found.rows[0]
@@ -108,7 +114,8 @@ def test_images_of_floats_come_back_in_0_to_255_too():
 
 
 def test_batch_normalisation_is_frozen():
-    """A point's features must not depend on the company it is in, or a shuffle would change them."""
+    """A point's features must not depend on the company it is in, or a shuffle would change
+    them."""
     X, Y = digits(60), digits(50, seed=1, bright=60)
     fitted = twosample.mmd_d(ConvNet(channels=(4, 8)), steps=5).fit(X, Y, rng=0)
     features = locations(fitted, X, Y, how="trained", steps=5, rng=0).fitted.representation
@@ -118,7 +125,9 @@ def test_batch_normalisation_is_frozen():
         torch.testing.assert_close(features(images)[:5], features(images[:5]), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:the features of the points to test are nearly dependent")  # p is 1 then
+@pytest.mark.filterwarnings(
+    "ignore:the features of the points to test are nearly dependent"
+)  # p is 1 then
 @pytest.mark.parametrize("how", ["selected", "trained"])
 def test_the_level_of_a_test_by_locations(how):
     """Locations are chosen on training rows, so the p-value on the others is exact."""
@@ -135,9 +144,13 @@ def test_the_level_of_a_test_by_locations(how):
 def test_errors_say_what_to_do():
     X, Y = two_clusters(60)
     result = twosample.mmd_o(steps=2).run(X, Y, rng=0)
-    with pytest.raises(InputError, match="how is 'guessed'; it must be one of selected, trained, joint"):
+    with pytest.raises(
+        InputError, match="how is 'guessed'; it must be one of selected, trained, joint"
+    ):
         locations(result, X, Y, how="guessed")
-    with pytest.raises(InputError, match="X and Y have 30 and 60 rows, but the result is of 60 and 60"):
+    with pytest.raises(
+        InputError, match="X and Y have 30 and 60 rows, but the result is of 60 and 60"
+    ):
         locations(result, X[:30], Y)
     with pytest.raises(InputError, match="needs a fitted test or its result, not a str"):
         locations("mmd-d", X, Y)

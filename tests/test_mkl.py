@@ -1,4 +1,5 @@
-"""The weights of a sum of kernels that maximise J: against a grid, against the conditions of an optimum, at edges."""
+"""The weights of a sum of kernels that maximise J: against a grid, against the conditions of an
+optimum, at edges."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bank import naive_h, naive_matrix, naive_mmd2_paired, naive_mmd2_unbiased, naive_witness, points, seeded
+from bank import (
+    naive_h,
+    naive_matrix,
+    naive_mmd2_paired,
+    naive_mmd2_unbiased,
+    naive_witness,
+    points,
+    seeded,
+)
 from twosample._estimators import (
     covariance_paired,
     covariance_unpaired,
@@ -34,9 +43,16 @@ from twosample._objectives import PowerCriterion
 Penalty = Literal["exact", "ridge"]
 every_penalty = pytest.mark.parametrize("penalty", ["exact", "ridge"])
 every_size = pytest.mark.parametrize(
-    ("sizes", "paired"), [((12, 12), True), ((12, 12), False), ((14, 9), True)], ids=["pairs", "n = m", "n > m"]
+    ("sizes", "paired"),
+    [((12, 12), True), ((12, 12), False), ((14, 9), True)],
+    ids=["pairs", "n = m", "n > m"],
 )
-GRID = torch.tensor([(i, j, 100 - i - j) for i in range(101) for j in range(101 - i)], dtype=torch.float64) / 100
+GRID = (
+    torch.tensor(
+        [(i, j, 100 - i - j) for i in range(101) for j in range(101 - i)], dtype=torch.float64
+    )
+    / 100
+)
 
 
 def two_samples(n: int, m: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -48,16 +64,23 @@ def three(total: float = 1.0) -> WeightedSum:
     return WeightedSum([Gaussian(0.6), Laplace(1.5), Gaussian(3.0)], [total / 3] * 3).double()
 
 
-def naive_b_and_A(kernels: Sequence[Kernel], x: Tensor, y: Tensor, paired: bool) -> tuple[Tensor, Tensor]:  # noqa: N802
-    """Section A10 of the reference, from double loops; for other sizes what the variance of the witness makes of it."""
+def naive_b_and_A(  # noqa: N802
+    kernels: Sequence[Kernel], x: Tensor, y: Tensor, paired: bool
+) -> tuple[Tensor, Tensor]:
+    """Section A10 of the reference, from double loops; for other sizes what the variance of the
+    witness makes of it."""
     n, m = len(x), len(y)
     of_x, of_y = range(n), range(n, n + m)
     matrices = [naive_matrix(kernel, torch.cat([x, y])).tolist() for kernel in kernels]
     if paired:
         b = [naive_mmd2_paired(K, of_x, of_y) for K in matrices]
-        rows = torch.tensor([naive_h(K, of_x, of_y) for K in matrices], dtype=torch.float64).sum(2)  # (L, n)
+        rows = torch.tensor([naive_h(K, of_x, of_y) for K in matrices], dtype=torch.float64).sum(
+            2
+        )  # (L, n)
         total = rows.sum(1)
-        return torch.tensor(b, dtype=torch.float64), 4 / n**3 * rows @ rows.T - 4 / n**4 * torch.outer(total, total)
+        return torch.tensor(
+            b, dtype=torch.float64
+        ), 4 / n**3 * rows @ rows.T - 4 / n**4 * torch.outer(total, total)
     b = [naive_mmd2_unbiased(K, of_x, of_y) for K in matrices]
     w = torch.tensor([naive_witness(K, of_x, of_y) for K in matrices], dtype=torch.float64)
     A = sum(torch.cov(part, correction=0) * 4 / part.shape[1] for part in (w[:, :n], w[:, n:]))
@@ -75,7 +98,8 @@ def objective(w: Tensor, b: Tensor, M: Tensor) -> Tensor:
 
 
 def check_optimality(w: Tensor, b: Tensor, M: Tensor, tolerance: float = 1e-9) -> None:
-    """Karush, Kuhn and Tucker, for w scaled so that b'w = w'Mw: Mw - b >= 0, and = 0 wherever w > 0."""
+    """Karush, Kuhn and Tucker, for w scaled so that b'w = w'Mw: Mw - b >= 0, and = 0 wherever w >
+    0."""
     assert (w >= 0).all()
     u = w * (b @ w) / (w @ M @ w)
     gradient = M @ u - b
@@ -88,7 +112,9 @@ def check_optimality(w: Tensor, b: Tensor, M: Tensor, tolerance: float = 1e-9) -
 
 
 @every_size
-def test_j_of_a_sum_is_the_quotient_that_the_program_maximises(sizes: tuple[int, int], paired: bool):
+def test_j_of_a_sum_is_the_quotient_that_the_program_maximises(
+    sizes: tuple[int, int], paired: bool
+):
     x, y = two_samples(*sizes)
     kernel, criterion = three(), PowerCriterion(paired=paired, regulariser=1e-3)
     b, A = naive_b_and_A(kernel.kernels, x, y, paired and len(x) == len(y))
@@ -134,7 +160,8 @@ def test_no_weights_on_a_fine_grid_are_better(
 @every_penalty
 @pytest.mark.parametrize("seed", range(6))
 def test_weights_that_are_zero_at_the_optimum(seed: int, penalty: Penalty):
-    """Small samples, where most kernels help nothing: the optimum lies on an edge or in a corner of the simplex."""
+    """Small samples, where most kernels help nothing: the optimum lies on an edge or in a corner of
+    the simplex."""
     x, y = two_samples(8, 6, seed=10 * seed)
     kernel = WeightedSum([Gaussian(0.3), Gaussian(1.0), Linear()]).double()
     b, A = naive_b_and_A(kernel.kernels, x, y, paired=False)
@@ -146,7 +173,12 @@ def test_weights_that_are_zero_at_the_optimum(seed: int, penalty: Penalty):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 10), st.sampled_from(["exact", "ridge"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 8),
+    st.integers(1, 10),
+    st.sampled_from(["exact", "ridge"]),
+)
 def test_no_random_weights_are_better(seed: int, kernels: int, rank: int, penalty: Penalty):
     """A of any rank, with kernels of very different sizes, and b that need not be in its range."""
     made = seeded(seed)
@@ -192,7 +224,9 @@ def test_the_weights_do_not_depend_on_those_before():
     x, y = two_samples(14, 9)
     kernel, before = three(), PowerCriterion().best_weights(three(), x, y)
     kernel.set_weights([1.0, 0.0, 0.0])
-    torch.testing.assert_close(PowerCriterion().best_weights(kernel, x, y), before, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(
+        PowerCriterion().best_weights(kernel, x, y), before, rtol=1e-6, atol=1e-9
+    )
 
 
 def test_the_order_of_the_kernels_does_not_matter():
@@ -206,7 +240,10 @@ def test_the_order_of_the_kernels_does_not_matter():
 def test_both_penalties_agree_at_the_papers_lambda_and_not_at_a_large_one():
     x, y = two_samples(20, 20)
     small, large = (
-        [PowerCriterion(regulariser, penalty=p).best_weights(three(), x, y) for p in ("exact", "ridge")]
+        [
+            PowerCriterion(regulariser, penalty=p).best_weights(three(), x, y)
+            for p in ("exact", "ridge")
+        ]
         for regulariser in (1e-8, 1e-2)
     )
     torch.testing.assert_close(*small, rtol=0, atol=1e-4)
@@ -215,7 +252,9 @@ def test_both_penalties_agree_at_the_papers_lambda_and_not_at_a_large_one():
 
 def test_they_beat_equal_weights_and_every_kernel_alone():
     x, y = (z.float() for z in two_samples(150, 120))
-    kernel = WeightedSum([Gaussian(factor=2.0**k) for k in range(-3, 3)] + [InverseMultiquadric(), Laplace()])
+    kernel = WeightedSum(
+        [Gaussian(factor=2.0**k) for k in range(-3, 3)] + [InverseMultiquadric(), Laplace()]
+    )
     kernel.start(torch.cat([x, y]), seeded())
     criterion = PowerCriterion()
     with torch.no_grad():
@@ -229,7 +268,10 @@ def test_they_beat_equal_weights_and_every_kernel_alone():
 
 @every_penalty
 def test_without_any_sign_of_a_difference_the_best_single_kernel_is_taken(penalty: Penalty):
-    b, variances = torch.tensor([-0.3, -0.01, -0.02]).double(), torch.tensor([9.0, 1e-4, 1.0]).double()
+    b, variances = (
+        torch.tensor([-0.3, -0.01, -0.02]).double(),
+        torch.tensor([9.0, 1e-4, 1.0]).double(),
+    )
     w = mkl_weights(b, torch.diag(variances), 1e-8, total=2.0, penalty=penalty)
     assert w.tolist() == [0, 0, 2]  # -0.02 against -0.1 and -1
 
@@ -251,7 +293,9 @@ def test_kernels_that_are_alike_make_a_singular_matrix_and_do_no_harm(
 ):
     x, y = two_samples(*sizes)
     criterion = PowerCriterion(paired=paired, penalty=penalty)
-    twice = WeightedSum([Gaussian(0.6), Laplace(1.5), Gaussian(0.6), Gaussian(3.0), Laplace(1.5)]).double()
+    twice = WeightedSum(
+        [Gaussian(0.6), Laplace(1.5), Gaussian(0.6), Gaussian(3.0), Laplace(1.5)]
+    ).double()
     w, expected = (criterion.best_weights(kernel, x, y) for kernel in (twice, three()))
     merged = torch.stack([w[0] + w[2], w[1] + w[4], w[3]])
     if penalty == "exact":
@@ -278,7 +322,8 @@ def test_a_kernel_without_variance_and_lambda():
 
 
 def test_networks_run_once_and_only_tiles_are_held():
-    """One embedding for the whole sum; with a memory for tiles of 6 rows the weights are the same."""
+    """One embedding for the whole sum; with a memory for tiles of 6 rows the weights are the
+    same."""
 
     class Counting(nn.Module):
         calls = 0
@@ -289,8 +334,12 @@ def test_networks_run_once_and_only_tiles_are_held():
 
     x, y = two_samples(30, 25)
     net, other = Counting(), Counting()
-    kernel = WeightedSum([OnFeatures(net, Gaussian(1.0)), DeepKernel(other, Gaussian(0.5), Gaussian(2.0))]).double()
+    kernel = WeightedSum(
+        [OnFeatures(net, Gaussian(1.0)), DeepKernel(other, Gaussian(0.5), Gaussian(2.0))]
+    ).double()
     w = PowerCriterion().best_weights(kernel, x, y)
     assert (net.calls, other.calls) == (1, 1)
-    torch.testing.assert_close(PowerCriterion().best_weights(kernel, x, y, memory=4000), w, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(
+        PowerCriterion().best_weights(kernel, x, y, memory=4000), w, rtol=1e-6, atol=1e-9
+    )
     assert not w.requires_grad

@@ -1,4 +1,5 @@
-"""Files on the command line: groups, columns, policies, parts; against the library on the same rows."""
+"""Files on the command line: groups, columns, policies, parts; against the library on the same
+rows."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def table(rows: int, shift: float, seed: int) -> pd.DataFrame:
             "id": range(rows),
             "age": rng.normal(shift, 1, rows).round(3),
             "zip": rng.choice(["E1", "SW7"], rows),
-            "when": pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 40, rows), unit="D"),
+            "when": pd.to_datetime("2024-01-01")
+            + pd.to_timedelta(rng.integers(0, 40, rows), unit="D"),
         }
     )
     frame.loc[rng.random(rows) < 0.1, "age"] = np.nan
@@ -52,7 +54,9 @@ def table(rows: int, shift: float, seed: int) -> pd.DataFrame:
 
 
 X, Y = table(50, 0.0, 1), table(40, 1.5, 2)
-BOTH = pd.concat([X.assign(group="old"), Y.assign(group="new")]).sample(frac=1, random_state=0, ignore_index=True)
+BOTH = pd.concat([X.assign(group="old"), Y.assign(group="new")]).sample(
+    frac=1, random_state=0, ignore_index=True
+)
 
 
 @pytest.fixture
@@ -94,13 +98,27 @@ def library(x: pd.DataFrame, y: pd.DataFrame, columns: Columns | None = None):
 )  # fmt: skip
 def test_options_give_what_the_library_gives(folder, words, columns):
     found, expected = asked("x.csv", "y.csv", *words), library(X, Y, columns)
-    assert (found["statistic"], found["pvalue"]) == (pytest.approx(expected.statistic, abs=1e-9), expected.pvalue)
+    assert (found["statistic"], found["pvalue"]) == (
+        pytest.approx(expected.statistic, abs=1e-9),
+        expected.pvalue,
+    )
     assert found["dropped"] == list(expected.dropped)
 
 
 def test_rows_that_are_left_out_are_counted_wherever_the_result_is_shown(folder):
     gone = int(X["age"].isna().sum()), int(Y["age"].isna().sum())
-    words = ["test", "x.csv", "y.csv", "--columns", "age,zip", "--missing", "drop", *QUICK, "--report", "page.html"]
+    words = [
+        "test",
+        "x.csv",
+        "y.csv",
+        "--columns",
+        "age,zip",
+        "--missing",
+        "drop",
+        *QUICK,
+        "--report",
+        "page.html",
+    ]
     shown = call(*words).stdout
     assert f"x.csv, 50 rows, {gone[0]} of them left out for missing values" in shown
     assert f"y.csv, 40 rows, {gone[1]} of them left out for missing values" in shown
@@ -141,7 +159,9 @@ def test_codes_are_read_as_they_are_written(folder):
 def test_errors_name_file_line_and_column(folder, words, message):
     gaps = X["age"].isna()
     done = call("test", "x.csv", "y.csv", *words, *QUICK, code=2)
-    expected = message.format(gaps=gaps.sum(), line=gaps.idxmax() + 2) if "{" in message else message
+    expected = (
+        message.format(gaps=gaps.sum(), line=gaps.idxmax() + 2) if "{" in message else message
+    )
     assert re.search(expected, done.stderr)
     assert done.stdout == "" and done.stderr.startswith("error: ")
 
@@ -154,17 +174,31 @@ def test_lines_are_those_of_the_file_whatever_stands_in_it(folder):
 
 def test_fit_keeps_the_options_and_apply_uses_them(folder):
     options = ["--drop", "id", "--type", "when=number", "--missing", "drop"]
-    shown = call("fit", "x.csv", "y.csv", "-o", "k", "--method", "mmd-o", *options, "--seed", "0").stdout
+    shown = call(
+        "fit", "x.csv", "y.csv", "-o", "k", "--method", "mmd-o", *options, "--seed", "0"
+    ).stdout
     assert "x.csv, 50 rows, " in shown and "left out for missing values" in shown
     found = json.loads(call("apply", "k", "y.csv", "x.csv", "--seed", "1", "--json").stdout)
     assert found["dropped"] == [int(Y["age"].isna().sum()), int(X["age"].isna().sum())]
-    assert "No such option" in call("apply", "k", "y.csv", "x.csv", "--missing", "drop", code=2).stderr
+    assert (
+        "No such option" in call("apply", "k", "y.csv", "x.csv", "--missing", "drop", code=2).stderr
+    )
     by_group = call("apply", "k", "both.csv", "--by", "group", "--seed", "1", code=0).stdout
     assert "both.csv where group is new" in by_group
 
 
 def test_plan_takes_them_too(folder):
-    words = ["plan", "both.csv", "--by", "group", "--columns", "age,zip", "--missing", "indicator", *QUICK]
+    words = [
+        "plan",
+        "both.csv",
+        "--by",
+        "group",
+        "--columns",
+        "age,zip",
+        "--missing",
+        "indicator",
+        *QUICK,
+    ]
     assert call(*words).stdout.startswith("Power 0.9 takes ")
 
 
@@ -176,7 +210,10 @@ def test_groups_are_the_rows_that_say_so(folder, file):
     found = asked(file, "--by", "group=old,new", "--columns", "age,zip", "--missing", "drop")
     old, new = (BOTH[BOTH["group"] == value] for value in ("old", "new"))
     expected = library(old[["age", "zip"]], new[["age", "zip"]], Columns(missing="drop"))
-    assert (found["statistic"], found["pvalue"]) == (pytest.approx(expected.statistic, abs=1e-9), expected.pvalue)
+    assert (found["statistic"], found["pvalue"]) == (
+        pytest.approx(expected.statistic, abs=1e-9),
+        expected.pvalue,
+    )
     assert found["files"] == [f"{file} where group is old", f"{file} where group is new"]
     assert found["rows"] == [50, 40]
 
@@ -194,7 +231,10 @@ def test_rows_of_groups_are_rows_of_the_file(folder):
 def test_lines_of_groups_are_lines_of_the_file(folder):
     first = BOTH.index[(BOTH["group"] == "new") & BOTH["age"].isna()][0]
     done = call("test", "both.csv", "--by", "group", "--columns", "age", *QUICK, code=2)
-    assert f"both.csv where group is new contains {Y['age'].isna().sum()} missing values" in done.stderr
+    assert (
+        f"both.csv where group is new contains {Y['age'].isna().sum()} missing values"
+        in done.stderr
+    )
     assert f"first at line {first + 2}, column 'age'" in done.stderr
 
 
@@ -251,7 +291,9 @@ def test_groups_in_parts(folder, file, missing, monkeypatch):
 
 def test_errors_in_parts_name_the_file(folder):
     done = call("test", "x.parquet", "y.parquet", "--columns", "age", "--stream", *QUICK, code=2)
-    assert done.stderr.startswith(f"error: x.parquet contains {X['age'].isna().sum()} missing values (first at row ")
+    assert done.stderr.startswith(
+        f"error: x.parquet contains {X['age'].isna().sum()} missing values (first at row "
+    )
     assert "--missing drop" in done.stderr
 
 
@@ -271,14 +313,19 @@ def test_parts_of_text_leave_nothing_behind(folder, monkeypatch):
 
 def test_a_stream_of_arrow_has_no_parts(folder):
     pl.from_pandas(X).write_ipc_stream("x.arrow")
-    assert "write it as Parquet" in call("test", "x.arrow", "y.parquet", "--stream", *QUICK, code=2).stderr
+    assert (
+        "write it as Parquet"
+        in call("test", "x.arrow", "y.parquet", "--stream", *QUICK, code=2).stderr
+    )
 
 
 def test_folders_of_pictures(folder):
     for name, brighter in (("p", 0), ("q", 90)):
         Path(name).mkdir()
         for number in range(20):
-            pixels = np.random.default_rng([number, brighter]).integers(brighter, 160, (6, 4, 3), dtype=np.uint8)
+            pixels = np.random.default_rng([number, brighter]).integers(
+                brighter, 160, (6, 4, 3), dtype=np.uint8
+            )
             Image.fromarray(pixels).save(f"{name}/{number:02}.png")
     found = asked("p", "q", "--report", "page.html")
     assert found["reject"] and found["rows"] == [20, 20]
@@ -294,7 +341,9 @@ def in_every_kind(name: str, frame: pd.DataFrame) -> dict[str, str]:
     pl.from_pandas(frame).write_ipc(f"{name}.ipc")
     with closing(sqlite3.connect("rows.db")) as database:
         frame.to_sql(name, database, index=False)
-    kinds = {ending: f"{name}.{ending}" for ending in ("parquet", "csv", "jsonl", "ndjson.gz", "ipc")}
+    kinds = {
+        ending: f"{name}.{ending}" for ending in ("parquet", "csv", "jsonl", "ndjson.gz", "ipc")
+    }
     return kinds | {"table": f"rows.db::{name}", "query": f"rows.db::SELECT age, zip FROM {name}"}
 
 
@@ -359,7 +408,9 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
 @pytest.mark.parametrize("stream", [False, True])
 def test_text_that_was_read_otherwise_in_parts(folder, stream):
     Path("mac.csv").write_bytes(b"a,b\r1,x\r2,y\r")
-    Path("other.csv").write_text("a,b\n1.5,\uff11\uff12\n", encoding="utf-8")  # digits, but none that float takes here
+    Path("other.csv").write_text(
+        "a,b\n1.5,\uff11\uff12\n", encoding="utf-8"
+    )  # digits, but none that float takes here
     Path("nothing.csv").write_bytes(b"")
     Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
 
@@ -386,7 +437,9 @@ VALUES = [None, True, False, 0, -3, 2**40, 2**70, 0.5, float("nan"), "", "x", "0
     blank=st.integers(0, 12),
 )
 def test_records_in_parts_are_what_they_are_as_a_whole(rows, few, chunk, blank):
-    rows = [{name: value if value in few else few[0] for name, value in row.items()} for row in rows]
+    rows = [
+        {name: value if value in few else few[0] for name, value in row.items()} for row in rows
+    ]
     lines = [json.dumps(row) for row in rows]
     lines.insert(blank, " ")
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -395,13 +448,18 @@ def test_records_in_parts_are_what_they_are_as_a_whole(rows, few, chunk, blank):
         file.write_text("\n".join(lines))
         with closing(sqlite3.connect("t.db")) as database, database:
             database.execute("CREATE TABLE t (a, b, c)")
-            known = [[None if row.get(name) == 2**70 else row.get(name) for name in "abc"] for row in rows]
+            known = [
+                [None if row.get(name) == 2**70 else row.get(name) for name in "abc"]
+                for row in rows
+            ]
             database.executemany("INSERT INTO t VALUES (?, ?, ?)", known)
         for path in ("t.jsonl", "t.db::t"):
             compare_parts_with_whole(path, Columns(kinds={"c": "category"}), chunk, patch)
 
 
-def compare_parts_with_whole(path: str, rules: Columns, chunk: int, patch: pytest.MonkeyPatch) -> None:
+def compare_parts_with_whole(
+    path: str, rules: Columns, chunk: int, patch: pytest.MonkeyPatch
+) -> None:
     patch.setattr(records, "CHUNK", chunk)
     try:
         expected = read_source(path, rules).data
@@ -418,7 +476,22 @@ def compare_parts_with_whole(path: str, rules: Columns, chunk: int, patch: pytes
     assert_frame_equal(found, expected.with_columns(pl.col(empty).cast(pl.String)))
 
 
-CELLS = ["", "1", "2.5", "007", " 3 ", "nan", "NA", "true", "False", "2024-01-31", "x", '"a,b"', '"two\nlines"', "é"]
+CELLS = [
+    "",
+    "1",
+    "2.5",
+    "007",
+    " 3 ",
+    "nan",
+    "NA",
+    "true",
+    "False",
+    "2024-01-31",
+    "x",
+    '"a,b"',
+    '"two\nlines"',
+    "é",
+]
 
 
 @settings(max_examples=200, deadline=None)
@@ -429,7 +502,9 @@ CELLS = ["", "1", "2.5", "007", " 3 ", "nan", "NA", "true", "False", "2024-01-31
     first=st.integers(1, 4),
 )
 def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece, first):
-    cells = [[cell if cell in few else few[0] for cell in row] for row in rows]  # so that columns have types
+    cells = [
+        [cell if cell in few else few[0] for cell in row] for row in rows
+    ]  # so that columns have types
     raw = "\n".join(["a, b ,c", *map(",".join, cells)]).encode() + b"\n"
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         file = Path(folder) / "t.csv"
@@ -444,7 +519,8 @@ def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece, first):
         ticks: list[str] = []
         try:
             found = pl.concat(
-                list(textfiles.text_parts(file, rules, separator=",", tick=ticks.append)), how="vertical_relaxed"
+                list(textfiles.text_parts(file, rules, separator=",", tick=ticks.append)),
+                how="vertical_relaxed",
             )
         except InputError as error:
             found = str(error)
@@ -456,7 +532,10 @@ def test_text_in_parts_is_what_it_is_as_a_whole(rows, few, piece, first):
 
 
 @settings(max_examples=200, deadline=None)
-@given(cells=st.lists(st.sampled_from(CELLS), min_size=1, max_size=9), few=st.sets(st.sampled_from(CELLS), min_size=1))
+@given(
+    cells=st.lists(st.sampled_from(CELLS), min_size=1, max_size=9),
+    few=st.sets(st.sampled_from(CELLS), min_size=1),
+)
 def test_a_column_of_text_is_what_all_of_its_values_are(cells, few):
     kept = [cell if cell in few else min(few) for cell in cells]
     raw = "\n".join(["a,b", *(f"{cell},0" for cell in kept)]).encode()

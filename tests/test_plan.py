@@ -24,9 +24,9 @@ def folder(tmp_path, monkeypatch):
     """A folder to stand in: near and far differ from same, again does not."""
     rng = np.random.default_rng(7)
     for name, shift in (("same", 0.0), ("again", 0.0), ("near", 0.6), ("far", 2.0)):
-        pl.DataFrame({"size": rng.normal(shift, 1, 60).round(4), "width": rng.normal(0, 1, 60)}).write_csv(
-            tmp_path / f"{name}.csv"
-        )
+        pl.DataFrame(
+            {"size": rng.normal(shift, 1, 60).round(4), "width": rng.normal(0, 1, 60)}
+        ).write_csv(tmp_path / f"{name}.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -41,7 +41,9 @@ def test_a_plan_in_words(folder):
     needs, power, effect, *rest = call("plan", "same.csv", "near.csv", *QUICK).stdout.splitlines()
     found = json.loads(call("plan", "same.csv", "near.csv", *QUICK, "--json").stdout)
     tested, (low, high) = found["needed_tested"], found["needed_tested_interval"]
-    until = f"{low[0]} + {low[1]} to {high[0]} + {high[1]}" if high else f"at least {low[0]} + {low[1]}"
+    until = (
+        f"{low[0]} + {low[1]} to {high[0]} + {high[1]}" if high else f"at least {low[0]} + {low[1]}"
+    )
     assert needs.startswith(f"Power 0.9 takes {tested[0]} + {tested[1]} rows to test ({until}")
     assert power.startswith(f"Testing 60 + 60 rows, as here, has power {found['power']:.2f} (")
     assert power.endswith("at alpha = 0.05.")
@@ -50,13 +52,25 @@ def test_a_plan_in_words(folder):
 
 
 def test_quiet_is_the_number_of_rows(folder):
-    (line,) = call("plan", "same.csv", "far.csv", *QUICK, "-q", "--power", "0.8").stdout.splitlines()
+    (line,) = call(
+        "plan", "same.csv", "far.csv", *QUICK, "-q", "--power", "0.8"
+    ).stdout.splitlines()
     assert line.startswith("Power 0.8 takes ")
 
 
 def test_a_test_that_learns_needs_rows_for_that_too(folder):
     pl.read_csv("far.csv").head(45).write_csv("short.csv")
-    words = ["plan", "same.csv", "short.csv", "--method", "mmd-o", "--train-fraction", "0.4", "--seed", "1"]
+    words = [
+        "plan",
+        "same.csv",
+        "short.csv",
+        "--method",
+        "mmd-o",
+        "--train-fraction",
+        "0.4",
+        "--seed",
+        "1",
+    ]
     assert "with those to learn from" in call(*words).stdout
     found = json.loads(call(*words, "--json").stdout)
     assert (found["learned"], found["tested"]) == ([24, 18], [36, 27])
@@ -76,7 +90,9 @@ def test_json_agrees_with_the_library(folder):
     assert found["power"] == plan.power(60, 60, 0.1)
     assert found["power_interval"] == list(plan.power_interval(60, 60, 0.1))
     assert found["needed_tested"] == [plan.samples_needed(0.7, 0.1)] * 2
-    assert (found["smallest_mmd"], found["smallest_mmd2"]) == plan.smallest_effect(60, power=0.7, alpha=0.1)
+    assert (found["smallest_mmd"], found["smallest_mmd2"]) == plan.smallest_effect(
+        60, power=0.7, alpha=0.1
+    )
     assert (found["seed"], found["wanted_power"], found["alpha"]) == (0, 0.7, 0.1)
 
 
@@ -93,7 +109,17 @@ def test_help_has_an_example_and_every_option():
     shown = call("plan", "--help").stdout
     assert shown.split("Examples:")[1].splitlines()[1].startswith("    twosample plan ")
     assert max(map(len, shown.splitlines())) <= 80
-    for option in ("power", "method", "alpha", "permutations", "train-fraction", "seed", "device", "json", "quiet"):
+    for option in (
+        "power",
+        "method",
+        "alpha",
+        "permutations",
+        "train-fraction",
+        "seed",
+        "device",
+        "json",
+        "quiet",
+    ):
         assert f"--{option}" in shown
 
 
@@ -106,8 +132,14 @@ def test_help_has_an_example_and_every_option():
         (["same.csv", "near.csv", "--alpha", "0"], "--alpha is 0"),
         (["same.csv", "near.csv", "--seed", "-1"], "--seed is -1"),
         (["same.csv", "near.csv", "--method", "mmd-x"], "mmd-x"),
-        (["same.csv", "near.csv", "--method", "mmd-median", "--permutations", "9"], "use --permutations 19 or more"),
-        (["same.csv", "near.csv", "--method", "mmd-o", "--train-fraction", "0.95"], "takes at least 4"),
+        (
+            ["same.csv", "near.csv", "--method", "mmd-median", "--permutations", "9"],
+            "use --permutations 19 or more",
+        ),
+        (
+            ["same.csv", "near.csv", "--method", "mmd-o", "--train-fraction", "0.95"],
+            "takes at least 4",
+        ),
     ],
 )
 def test_bad_input_is_a_sentence_and_status_2(folder, words, message):

@@ -30,7 +30,9 @@ def no_window():
 
 @pytest.fixture(scope="module")
 def blobs():
-    return twosample.two_sample_test(*blob(180, 150, rng=0), twosample.mmd_d(steps=20, validation_fraction=0.3), rng=0)
+    return twosample.two_sample_test(
+        *blob(180, 150, rng=0), twosample.mmd_d(steps=20, validation_fraction=0.3), rng=0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,11 @@ def test_null_distribution_shows_draws_threshold_and_observed(blobs):
     assert heights == pytest.approx(1)
     threshold, observed = (line.get_xdata()[0] for line in ax.lines)
     assert observed == blobs.statistic
-    assert np.mean(blobs.null_distribution > threshold) < 0.01 <= np.mean(blobs.null_distribution >= threshold)
+    assert (
+        np.mean(blobs.null_distribution > threshold)
+        < 0.01
+        <= np.mean(blobs.null_distribution >= threshold)
+    )
     assert blobs.plot(axes()).get_xlabel() == "MMD²"
 
 
@@ -95,11 +101,15 @@ def test_a_value_above_the_threshold_is_what_is_rejected(alpha):
 
 def test_a_law_is_drawn_where_there_are_no_draws():
     rng = np.random.default_rng(2)
-    result = twosample.me(steps=0, asymptotic=True).run(rng.normal(size=(80, 2)), rng.normal(size=(80, 2)), rng=0)
+    result = twosample.me(steps=0, asymptotic=True).run(
+        rng.normal(size=(80, 2)), rng.normal(size=(80, 2)), rng=0
+    )
     null = views.null_of(result)
     assert null.symbol == "T²"
     assert null.shares.sum() == pytest.approx(1, abs=0.01) and null.shares.min() >= 0
-    assert null.threshold(0.05) == pytest.approx(11.07, abs=0.01)  # chi-squared, 5 degrees of freedom
+    assert null.threshold(0.05) == pytest.approx(
+        11.07, abs=0.01
+    )  # chi-squared, 5 degrees of freedom
     assert len(plots.null_distribution(result, axes()).patches) == len(null.shares)
 
 
@@ -110,7 +120,9 @@ def test_power_curve_passes_through_what_was_predicted(blobs):
     sizes, power = line.get_data()
     n, m = blobs.sizes
     assert here.get_xdata()[0] == n
-    assert power == pytest.approx([predicted.power(int(s), max(2, round(s * m / n)), 0.1) for s in sizes])
+    assert power == pytest.approx(
+        [predicted.power(int(s), max(2, round(s * m / n)), 0.1) for s in sizes]
+    )
     assert needed.get_xdata()[0] == predicted.samples_needed(0.8, 0.1, ratio=m / n)
 
 
@@ -189,9 +201,13 @@ def test_marginals_are_those_of_the_tables(orders):
     (X, Y), result = orders
     country = views.marginal_of(result, "country")
     assert country.at == ("DE", "FR", "other")
-    assert country.x == pytest.approx([(X["country"] == "DE").mean(), (X["country"] == "FR").mean(), 0])
+    assert country.x == pytest.approx(
+        [(X["country"] == "DE").mean(), (X["country"] == "FR").mean(), 0]
+    )
     returning = views.marginal_of(result, "returning")
-    assert returning.at == ("false", "true") and returning.y[1] == pytest.approx(Y["returning"].mean())
+    assert returning.at == ("false", "true") and returning.y[1] == pytest.approx(
+        Y["returning"].mean()
+    )
     weight = views.marginal_of(result, "weight")
     step = weight.at[1] - weight.at[0]
     assert weight.x.sum() * step == pytest.approx(1, abs=0.03)
@@ -253,7 +269,9 @@ def test_elements_escape_what_is_not_drawn():
     assert isinstance(inner, Drawn) and inner.__html__() is inner
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.7, 12.2), (1e-7, 3e-7), (5e5, 9e6), (-2, -1.999)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (-3.7, 12.2), (1e-7, 3e-7), (5e5, 9e6), (-2, -1.999)]
+)
 def test_ticks_are_few_and_between_the_ends(low, high):
     scale = Scale(low, high, 0, 100)
     ticks = scale.ticks(5)

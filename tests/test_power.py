@@ -29,7 +29,13 @@ from twosample._estimators import (
     variance_terms_paired,
 )
 from twosample._insight import power as power_module
-from twosample._insight.power import PredictedPower, choose_split, corollary_split, fit_learning_curve, predict_power
+from twosample._insight.power import (
+    PredictedPower,
+    choose_split,
+    corollary_split,
+    fit_learning_curve,
+    predict_power,
+)
 from twosample._kernels import Gaussian, Linear
 from twosample._products import moments, paired_moments
 from twosample._statistics.mmd import MMD
@@ -53,8 +59,11 @@ def labels(n: int, m: int) -> Tensor:
 
 
 def average(*choices: object, of: object) -> float:
-    """The mean of `of` over tuples of distinct indices: `choices` are (indices, how many) for each sample."""
-    tuples = itertools.product(*(itertools.permutations(range(size), count) for size, count in choices))
+    """The mean of `of` over tuples of distinct indices: `choices` are (indices, how many) for each
+    sample."""
+    tuples = itertools.product(
+        *(itertools.permutations(range(size), count) for size, count in choices)
+    )
     values = [of(*(i for part in group for i in part)) for group in tuples]
     return math.fsum(values) / len(values)
 
@@ -80,7 +89,9 @@ def test_paired_terms_at_eight_pairs():
     expected = average((n, 3), of=lambda i, j, k: H[i][j] * H[i][k]) - average(
         (n, 4), of=lambda i, j, k, m: H[i][j] * H[k][m]
     )
-    assert float(variance_terms_paired(*paired_moments(kernel, z[:n], z[n:]))[0]) == pytest.approx(expected, rel=1e-9)
+    assert float(variance_terms_paired(*paired_moments(kernel, z[:n], z[n:]))[0]) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["gaussian", "linear", "deep, linear kappa", "rational quadratic"])
@@ -117,7 +128,9 @@ def test_terms_are_averages_over_distinct_points(name: str, n: int, m: int):
 @pytest.mark.parametrize("rows", [1, 5, 512])
 @pytest.mark.parametrize("name", KERNELS)
 def test_moments_are_sums_of_the_matrix(name: str, rows: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(products, "_CACHE_ROWS", rows)  # with 1, features of several columns go through tiles
+    monkeypatch.setattr(
+        products, "_CACHE_ROWS", rows
+    )  # with 1, features of several columns go through tiles
     n, m = 9, 6
     z, bins = two_samples(n, m), labels(n, m)[torch.randperm(n + m, generator=seeded(5))]
     K = naive_matrix(make(name), z).fill_diagonal_(0)
@@ -162,7 +175,9 @@ DRAWS = 2500
 def drawn(n: int, m: int, count: int = DRAWS, shift: float = 0.8) -> tuple[Tensor, Tensor, Tensor]:
     """Gaussian kernel matrices of `count` pairs of samples: blocks xx, yy, xy."""
     x = torch.randn(count, n, 2, generator=seeded(21), dtype=torch.float64)
-    y = torch.randn(count, m, 2, generator=seeded(22), dtype=torch.float64) + torch.tensor([shift, 0.0])
+    y = torch.randn(count, m, 2, generator=seeded(22), dtype=torch.float64) + torch.tensor(
+        [shift, 0.0]
+    )
 
     def gaussian(a: Tensor, b: Tensor) -> Tensor:
         return torch.exp(-torch.cdist(a, b).square() / 2)
@@ -175,7 +190,8 @@ def off_diagonal(K: Tensor) -> Tensor:
 
 
 def agree_in_the_mean(estimates: Tensor, values: Tensor) -> None:
-    """The mean of unbiased estimates of a variance, and the variance of `values`, within 4 standard errors of both."""
+    """The mean of unbiased estimates of a variance, and the variance of `values`, within 4 standard
+    errors of both."""
     squares = (values - values.mean()).square()
     error = math.hypot(float(estimates.std()), float(squares.std())) / math.sqrt(len(values))
     assert abs(float(estimates.mean() - values.var())) < 4 * error
@@ -190,8 +206,12 @@ def test_variance_terms_have_the_variance_of_mmd2(n: int, m: int, shift: float):
     values = mmd2_unbiased(xx.sum((1, 2)), yy.sum((1, 2)), xy.sum((1, 2)), n, m)
     estimates = []
     for a, b, c in zip(xx, yy, xy, strict=True):
-        squares = torch.tensor([[a.square().sum(), c.square().sum()], [c.square().sum(), b.square().sum()]])
-        t = variance_terms(torch.stack([a.sum(1), c.sum(1)], 1), torch.stack([c.sum(0), b.sum(1)], 1), squares)
+        squares = torch.tensor(
+            [[a.square().sum(), c.square().sum()], [c.square().sum(), b.square().sum()]]
+        )
+        t = variance_terms(
+            torch.stack([a.sum(1), c.sum(1)], 1), torch.stack([c.sum(0), b.sum(1)], 1), squares
+        )
         second = 2 * t.xx / (n * (n - 1)) + 2 * t.yy / (m * (m - 1)) + 4 * t.xy / (n * m)
         estimates.append(4 * t.x / n + 4 * t.y / m + second)
     agree_in_the_mean(torch.stack(estimates), values)
@@ -220,12 +240,15 @@ def test_paired_variance_is_that_of_mmd2_and_the_v_statistic_is_larger():
 SHIFT = 0.8
 
 
-def shifted(n: int, m: int, rng: np.random.Generator, shift: float = SHIFT) -> tuple[np.ndarray, np.ndarray]:
+def shifted(
+    n: int, m: int, rng: np.random.Generator, shift: float = SHIFT
+) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(n, 2)), rng.normal((shift, 0.0), 1.0, size=(m, 2))
 
 
 def known_mmd2(bandwidth: float, scales: np.ndarray, shift: float = SHIFT) -> float:
-    """Of the standardised points: the kernel of width sigma on N(0, diag(s^2)) and on the same at a distance."""
+    """Of the standardised points: the kernel of width sigma on N(0, diag(s^2)) and on the same at a
+    distance."""
     widths = bandwidth**2 + 2 * scales**2
     within = float(np.prod(np.sqrt(bandwidth**2 / widths)))
     return 2 * within * (1 - math.exp(-((shift * scales[0]) ** 2) / (2 * widths[0])))
@@ -233,7 +256,10 @@ def known_mmd2(bandwidth: float, scales: np.ndarray, shift: float = SHIFT) -> fl
 
 def gaussian_test(estimator: str = "unbiased", permutations: int = 199) -> TwoSampleTest:
     return TwoSampleTest(
-        Gaussian(1.0), statistic=MMD(estimator), calibration=Permutation(permutations), name="gaussian"
+        Gaussian(1.0),
+        statistic=MMD(estimator),
+        calibration=Permutation(permutations),
+        name="gaussian",
     )
 
 
@@ -242,7 +268,9 @@ def prepared(estimator: str = "unbiased") -> tuple[FittedTest, PredictedPower]:
     """A fitted test, and the prediction from a large held-out set."""
     rng = np.random.default_rng(1)
     fitted = gaussian_test(estimator).fit(*shifted(1000, 1000, rng), rng=0)
-    large = dataclasses.replace(fitted, spec=dataclasses.replace(fitted.spec, calibration=Permutation(999)))
+    large = dataclasses.replace(
+        fitted, spec=dataclasses.replace(fitted.spec, calibration=Permutation(999))
+    )
     return fitted, predict_power(large.test(*shifted(1500, 1500, rng), rng=1))
 
 
@@ -260,7 +288,13 @@ def test_mmd2_is_the_known_one():
 
 @pytest.mark.parametrize(
     ("estimator", "n", "m"),
-    [("unbiased", 15, 15), ("unbiased", 30, 30), ("unbiased", 20, 60), ("unbiased", 80, 15), ("biased", 30, 20)],
+    [
+        ("unbiased", 15, 15),
+        ("unbiased", 30, 30),
+        ("unbiased", 20, 60),
+        ("unbiased", 80, 15),
+        ("biased", 30, 20),
+    ],
 )
 def test_predicted_power_is_that_of_simulation(estimator: str, n: int, m: int):
     fitted, plan = prepared(estimator)
@@ -295,7 +329,9 @@ def test_one_score_goes_without_pairs_and_agrees_with_tiles():
         def features(self, z: products.Embedded) -> None:
             return None
 
-    plans = [predict_power(TwoSampleTest(kernel).run(X, Y, rng=0)) for kernel in (Linear(), NoFeatures())]
+    plans = [
+        predict_power(TwoSampleTest(kernel).run(X, Y, rng=0)) for kernel in (Linear(), NoFeatures())
+    ]
     assert plans[0].mmd2 == pytest.approx(plans[1].mmd2, rel=1e-4)
     assert plans[0].first_order == pytest.approx(plans[1].first_order, rel=1e-3)
     assert plans[0].second_order == pytest.approx(plans[1].second_order, rel=1e-3)
@@ -335,7 +371,9 @@ def test_samples_needed_is_the_smallest_number(plan: PredictedPower, power: floa
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 @pytest.mark.parametrize("power", [0.2, 0.5, 0.8])
-@pytest.mark.parametrize("n", [10, 20, 100, 1000])  # the difference here is too small, about right, large, very large
+@pytest.mark.parametrize(
+    "n", [10, 20, 100, 1000]
+)  # the difference here is too small, about right, large, very large
 def test_smallest_effect_is_where_power_is_reached(estimator: str, n: int, power: float):
     _, plan = prepared(estimator)
     effect = plan.smallest_effect(n, 2 * n, power=power)
@@ -364,7 +402,9 @@ def test_no_difference_has_no_number_of_points(plan: PredictedPower):
     low, high = nothing.power_interval(100)
     assert low == nothing.power(100) < high
     assert "no number of points is known to be enough" in str(nothing)
-    assert "points at alpha = 0.05; " in str(plan) and "of each sample would have power 0.9." in str(plan)
+    assert "points at alpha = 0.05; " in str(
+        plan
+    ) and "of each sample would have power 0.9." in str(plan)
 
 
 def test_errors_of_predictions(plan: PredictedPower):
@@ -400,9 +440,14 @@ def test_errors_of_predictions(plan: PredictedPower):
 def test_tests_that_the_formula_is_not_of_are_refused():
     X, Y = shifted(40, 40, np.random.default_rng(0))
     block = TwoSampleTest(Gaussian(1.0), statistic=MMD("block"), calibration=PairSwap(19))
-    for test, name in ((twosample.METHODS["me"](steps=2, permutations=19), "Hotelling"), (block, r"MMD\('block'")):
+    for test, name in (
+        (twosample.METHODS["me"](steps=2, permutations=19), "Hotelling"),
+        (block, r"MMD\('block'"),
+    ):
         result = test.run(X, Y, rng=0)
-        with pytest.raises(IncompatibleParts, match=f"that of a two-sided MMD over all pairs, not of {name}"):
+        with pytest.raises(
+            IncompatibleParts, match=f"that of a two-sided MMD over all pairs, not of {name}"
+        ):
             predict_power(result)
 
 
@@ -433,12 +478,17 @@ def curve(sizes: list[float], limit: float, loss: float) -> list[float]:
 
 def test_a_learning_curve_is_found_again():
     sizes = [50.0, 100.0, 200.0, 300.0]
-    limit, loss, covariance = fit_learning_curve(sizes, curve(sizes, 0.4, 0.7), [0.1, 0.1, 0.2, 0.3])
+    limit, loss, covariance = fit_learning_curve(
+        sizes, curve(sizes, 0.4, 0.7), [0.1, 0.1, 0.2, 0.3]
+    )
     assert (limit, loss) == pytest.approx((0.4, 0.7))
     # Against the spread of fits to disturbed curves.
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2000, 4)) * [0.01, 0.01, 0.02, 0.03]
-    found = [fit_learning_curve(sizes, curve(sizes, 0.4, 0.7) + e, [0.01, 0.01, 0.02, 0.03])[:2] for e in noise]
+    found = [
+        fit_learning_curve(sizes, curve(sizes, 0.4, 0.7) + e, [0.01, 0.01, 0.02, 0.03])[:2]
+        for e in noise
+    ]
     assert np.cov(np.array(found).T) == pytest.approx(covariance / 100, rel=0.15)
 
 
@@ -449,7 +499,8 @@ def test_a_falling_learning_curve_counts_as_flat():
 
 
 def pilot_of(values: list[float], error: float) -> list[list[PredictedPower]]:
-    """Plans of kernels with these J and a standard error of J, in units where sigma is 1 and the threshold small."""
+    """Plans of kernels with these J and a standard error of J, in units where sigma is 1 and the
+    threshold small."""
     size = round(1 / error**2)
     return [
         [
@@ -469,12 +520,16 @@ def pilot_of(values: list[float], error: float) -> list[list[PredictedPower]]:
 
 def test_a_steep_learning_curve_trains_on_more_than_half():
     sizes = [50.0, 100.0, 200.0, 300.0]
-    found = power_module._choose(sizes, pilot_of(curve(sizes, 0.5, 1.2), 0.003), 400, [0.2, 0.5, 0.8], 0.05)
+    found = power_module._choose(
+        sizes, pilot_of(curve(sizes, 0.5, 1.2), 0.003), 400, [0.2, 0.5, 0.8], 0.05
+    )
     assert (found.fraction, found.flat) == (0.8, False)
     assert (found.limit, found.loss) == pytest.approx((0.5, 1.2), rel=1e-2)
     assert max(found.rows, key=lambda row: row.power).fraction == 0.8
     assert [(row.train, row.tested) for row in found.rows] == [(80, 320), (200, 200), (320, 80)]
-    assert str(found).startswith("Train on 0.8 of the points (320 of each sample) and test 80: predicted power ")
+    assert str(found).startswith(
+        "Train on 0.8 of the points (320 of each sample) and test 80: predicted power "
+    )
 
 
 def test_a_flat_learning_curve_tests_more_only_if_that_is_sure():
@@ -491,11 +546,15 @@ def test_choose_split_from_a_pilot():
     test = twosample.mmd_o(steps=3, permutations=99)
     first, second = (choose_split(test, X, Y, total=300, repeats=1, rng=3) for _ in range(2))
     assert first == second
-    assert [row.fraction for row in first.rows] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
+    assert [row.fraction for row in first.rows] == pytest.approx(
+        [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    )
     assert all(row.train + row.tested == 300 and 0 <= row.power <= 1 for row in first.rows)
     assert [round(size) for size, _, _ in first.pilot] == [13, 27, 55, 82]
     assert first.rows[3].power > 0.8  # 150 points tested at a shift of 0.8
-    assert choose_split(test, X, Y, fractions=(0.5,), repeats=1, rng=3).rows[0].tested == 50  # of the smaller sample
+    assert (
+        choose_split(test, X, Y, fractions=(0.5,), repeats=1, rng=3).rows[0].tested == 50
+    )  # of the smaller sample
 
 
 def test_errors_of_choose_split():
@@ -518,7 +577,9 @@ def test_errors_of_choose_split():
 
 
 def test_the_page_gives_what_it_shows():
-    results = doctest.testfile(str(ROOT / "docs" / "power.md"), module_relative=False, optionflags=doctest.ELLIPSIS)
+    results = doctest.testfile(
+        str(ROOT / "docs" / "power.md"), module_relative=False, optionflags=doctest.ELLIPSIS
+    )
     assert results.attempted > 5 and results.failed == 0
 
 

@@ -25,10 +25,24 @@ from bank import (
 from twosample import _products as products
 from twosample._kernels import DeepKernel, Gaussian, Kernel, Linear, OnFeatures, median_bandwidth
 from twosample._objectives import PowerCriterion
-from twosample._products import DEFAULT_MEMORY, Embedded, Pullback, block_and_row_sums, block_sums, row_sums, tile_rows
+from twosample._products import (
+    DEFAULT_MEMORY,
+    Embedded,
+    Pullback,
+    block_and_row_sums,
+    block_sums,
+    row_sums,
+    tile_rows,
+)
 
 COUNT = 24
-ROWS = [1, 6, 7, 23, 512]  # 6 divides the number of points, 7 does not, 23 leaves one over, 512 is more than there are
+ROWS = [
+    1,
+    6,
+    7,
+    23,
+    512,
+]  # 6 divides the number of points, 7 does not, 23 leaves one over, 512 is more than there are
 
 every_tiling = pytest.mark.parametrize("rows", ROWS)
 every_path = pytest.mark.parametrize("path", ["kept", "recomputed"])
@@ -46,7 +60,8 @@ def gram(name: str) -> Tensor:
 
 @pytest.fixture
 def tiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, str], None]:
-    """Set the size of tiles, and whether the backward pass finds them kept or computes them again."""
+    """Set the size of tiles, and whether the backward pass finds them kept or computes them
+    again."""
 
     def choose(rows: int, path: str) -> None:
         monkeypatch.setattr(products, "_CACHE_ROWS", rows)
@@ -66,7 +81,8 @@ def gradients(value: Tensor, *wanted: Tensor) -> list[Tensor]:
 
 @dataclass(eq=False)
 class Recorder:
-    """What a kernel was asked for: the points of every tile, by the number in their first column."""
+    """What a kernel was asked for: the points of every tile, by the number in their first
+    column."""
 
     tiles: list[tuple[list[int], list[int]]] = field(default_factory=list)
     pullbacks: list[tuple[list[int], list[int]]] = field(default_factory=list)
@@ -126,7 +142,9 @@ def test_row_sums_are_those_of_the_double_loop(name: str, rows: int):
 @every_path
 @pytest.mark.parametrize("shape", [(COUNT,), (COUNT, 3)], ids=["(N,)", "(N, c)"])
 @every_kernel
-def test_gradients_are_those_of_plain_autograd(name: str, shape: tuple[int, ...], path: str, tiling: Callable):
+def test_gradients_are_those_of_plain_autograd(
+    name: str, shape: tuple[int, ...], path: str, tiling: Callable
+):
     kernel, z = make(name), points(COUNT).requires_grad_()
     weights = torch.randn(shape, generator=seeded(1), dtype=torch.float64).requires_grad_()
     wanted = [z, weights, *kernel.parameters()]
@@ -143,8 +161,14 @@ def test_gradients_are_those_of_plain_autograd(name: str, shape: tuple[int, ...]
 @every_path
 @pytest.mark.parametrize("sizes", [(12, 12), (14, 9)], ids=["n = m", "n > m"])
 @every_kernel
-def test_power_criterion_is_that_of_the_textbook(name: str, sizes: tuple[int, int], path: str, tiling: Callable):
-    kernel, x, y = make(name), points(sizes[0]).requires_grad_(), (1.5 * points(sizes[1], seed=1)).requires_grad_()
+def test_power_criterion_is_that_of_the_textbook(
+    name: str, sizes: tuple[int, int], path: str, tiling: Callable
+):
+    kernel, x, y = (
+        make(name),
+        points(sizes[0]).requires_grad_(),
+        (1.5 * points(sizes[1], seed=1)).requires_grad_(),
+    )
     wanted = [x, y, *kernel.parameters()]
     plain = textbook_J(kernel, x, y)
     expected = gradients(plain, *wanted)
@@ -169,11 +193,19 @@ def test_power_criterion_adds_its_regulariser_to_the_variance(regulariser: float
 )
 @pytest.mark.parametrize("name", ["deep", "rational quadratic"])
 def test_gradients_of_some_inputs_only(
-    name: str, points_too: bool, weights_too: bool, parameters_too: bool, path: str, tiling: Callable
+    name: str,
+    points_too: bool,
+    weights_too: bool,
+    parameters_too: bool,
+    path: str,
+    tiling: Callable,
 ):
     tiling(7, path)
     kernel = make(name).requires_grad_(parameters_too)
-    z, weights = points(COUNT).requires_grad_(points_too), points(COUNT, columns=2, seed=1).requires_grad_(weights_too)
+    z, weights = (
+        points(COUNT).requires_grad_(points_too),
+        points(COUNT, columns=2, seed=1).requires_grad_(weights_too),
+    )
     wanted = [tensor for tensor in (z, weights, *kernel.parameters()) if tensor.requires_grad]
     expected = gradients((dense(kernel, z) @ weights).square().sum(), *wanted)
     found = gradients(row_sums(kernel, z, weights).square().sum(), *wanted)
@@ -183,7 +215,8 @@ def test_gradients_of_some_inputs_only(
 
 @pytest.mark.parametrize("learned", ["features", "points"])
 def test_gradients_of_one_part_of_the_embedded_points(learned: str):
-    """A frozen network leaves only the raw columns, and raw columns that are data leave only the features."""
+    """A frozen network leaves only the raw columns, and raw columns that are data leave only the
+    features."""
     kernel, z = make("deep"), points(COUNT)
     embedded = tuple(part.detach() for part in kernel.embed(z))
     part = embedded[0 if learned == "features" else 1].requires_grad_()
@@ -194,14 +227,17 @@ def test_gradients_of_one_part_of_the_embedded_points(learned: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), [("deep", "kept"), ("deep", "recomputed"), ("rational quadratic", "recomputed")]
+    ("name", "path"),
+    [("deep", "kept"), ("deep", "recomputed"), ("rational quadratic", "recomputed")],
 )
 def test_gradcheck(name: str, path: str, tiling: Callable):
     tiling(3, path)
     kernel, z = make(name), points(5).requires_grad_()
     weights = points(5, columns=2, seed=1).requires_grad_()
     parameters = list(kernel.tile_parameters())
-    assert torch.autograd.gradcheck(lambda z, w, *_: row_sums(kernel, z, w), (z, weights, *parameters))
+    assert torch.autograd.gradcheck(
+        lambda z, w, *_: row_sums(kernel, z, w), (z, weights, *parameters)
+    )
 
 
 @every_path
@@ -236,7 +272,12 @@ def test_float32_sums_come_in_float64_and_gradients_in_float32(name: str):
     plain = dense(exact, z) @ weights
     close(sums, plain, 1e-4)
     expected = gradients(plain.square().sum(), z, weights, *exact.parameters())
-    assert relative_error(*(torch.cat([part.flatten() for part in all_]) for all_ in (found, expected))) < 1e-5
+    assert (
+        relative_error(
+            *(torch.cat([part.flatten() for part in all_]) for all_ in (found, expected))
+        )
+        < 1e-5
+    )
 
 
 def test_sums_over_tiles_are_kept_in_float64(monkeypatch: pytest.MonkeyPatch):
@@ -253,7 +294,8 @@ def test_sums_over_tiles_are_kept_in_float64(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_gradients_too_small_for_float32_are_not_lost():
-    """The gradient of the sums is 1e-50 and that of the kernel 1e-30: tiles are in float32, their scale is not."""
+    """The gradient of the sums is 1e-50 and that of the kernel 1e-30: tiles are in float32, their
+    scale is not."""
     found = []
     for weight, factor in ((1.0, 1.0), (1e20, 1e-50)):
         kernel, weights = Gaussian(1.0), torch.full((COUNT,), weight)
@@ -277,7 +319,8 @@ class Columns(nn.Module):
 
 
 def collapsed(count: int, *, offset: float) -> Tensor:
-    """Features that are equal up to 1e-3, around `offset`, and two raw columns; those of Y are moved a little."""
+    """Features that are equal up to 1e-3, around `offset`, and two raw columns; those of Y are
+    moved a little."""
     features = offset + 1e-3 * torch.randn(count, 5, generator=seeded(3))
     features[count // 2 :] += 3e-4
     return torch.cat([features, torch.randn(count, 2, generator=seeded(4))], 1)
@@ -311,7 +354,9 @@ def test_float32_gradient_on_collapsed_features(
     tiling(rows, "recomputed")
     z = collapsed(160, offset=offset)
     sigma = median_bandwidth(z[:, :5], seeded()) if bandwidth == "median" else bandwidth
-    found, expected = (slopes(behind(kind, sigma), z, dtype) for dtype in (torch.float32, torch.float64))
+    found, expected = (
+        slopes(behind(kind, sigma), z, dtype) for dtype in (torch.float32, torch.float64)
+    )
     assert relative_error(found[0], expected[0]) < 1e-3
     assert relative_error(found[0][:, :5], expected[0][:, :5]) < 1e-3
     assert relative_error(torch.stack(found[1:]), torch.stack(expected[1:])) < 1e-3
@@ -322,7 +367,9 @@ def test_float32_gradient_of_eps_on_collapsed_features():
     for offset in (0.0, 5.0, 100.0):
         z, kernel = collapsed(160, offset=offset), behind("deep", 0.2)
         place = 1 + [name for name, _ in kernel.named_parameters()].index("logit_eps")
-        found, expected = (slopes(kernel, z, dtype)[place] for dtype in (torch.float32, torch.float64))
+        found, expected = (
+            slopes(kernel, z, dtype)[place] for dtype in (torch.float32, torch.float64)
+        )
         assert relative_error(found, expected) < 1e-3
 
 
@@ -330,7 +377,11 @@ def test_float32_gradient_of_eps_on_collapsed_features():
 def test_float32_gradient_on_data_far_from_the_origin(name: str):
     z = points(80, dtype=torch.float32) + 1e3
     z[40:] *= 1.0005
-    kernel = Gaussian(2.0) if name == "gaussian" else DeepKernel(nn.Identity(), Gaussian(1.0), Gaussian(2.0))
+    kernel = (
+        Gaussian(2.0)
+        if name == "gaussian"
+        else DeepKernel(nn.Identity(), Gaussian(1.0), Gaussian(2.0))
+    )
     found, expected = (slopes(kernel, z, dtype) for dtype in (torch.float32, torch.float64))
     for one, other in zip(found, expected, strict=True):
         assert relative_error(one, other) < 1e-3
@@ -354,7 +405,11 @@ class Counting(nn.Module):
 def test_the_network_runs_once_a_step(kind: str, path: str, tiling: Callable):
     tiling(4, path)
     network = Counting()
-    kernel = DeepKernel(network, Gaussian(1.0), Gaussian(1.0)) if kind == "deep" else OnFeatures(network, Gaussian(1.0))
+    kernel = (
+        DeepKernel(network, Gaussian(1.0), Gaussian(1.0))
+        if kind == "deep"
+        else OnFeatures(network, Gaussian(1.0))
+    )
     PowerCriterion()(kernel, points(10), points(10, seed=1)).backward()
     assert network.calls == [20]
     block_and_row_sums(kernel, points(10), torch.arange(10) % 3, torch.ones(10, 1))
@@ -403,7 +458,11 @@ def test_without_gradient_no_tile_is_kept():
 @pytest.mark.parametrize("memory", [1, 2000, 50_000, DEFAULT_MEMORY])
 def test_no_tile_exceeds_the_budget(memory: int, dtype: torch.dtype):
     count = 40
-    kernel, z, itemsize = Recording().to(dtype), numbered(count, dtype), torch.finfo(dtype).bits // 8
+    kernel, z, itemsize = (
+        Recording().to(dtype),
+        numbered(count, dtype),
+        torch.finfo(dtype).bits // 8,
+    )
     sums = row_sums(kernel, z, torch.ones(count), memory=memory)
     sums.sum().backward()
     block_sums(kernel, z, torch.arange(count) // 15, memory=memory)
@@ -413,7 +472,8 @@ def test_no_tile_exceeds_the_budget(memory: int, dtype: torch.dtype):
 
 
 def test_kept_tiles_stay_within_the_budget():
-    """What is kept for the backward pass counts: `memory` is what the tiles may take, not one of them."""
+    """What is kept for the backward pass counts: `memory` is what the tiles may take, not one of
+    them."""
     memory, count = 2**17, 300
     kernel, z = Recording().double(), numbered(count)
     row_sums(kernel, z, torch.ones(count), memory=memory)
@@ -480,7 +540,9 @@ def naive_block_sums(K: Tensor, bins: Tensor, *, diagonal: bool) -> Tensor:
 def test_block_sums_are_those_of_the_double_loop(sizes: list[int], diagonal: bool, rows: int):
     kernel, z, bins = make("deep"), points(COUNT), bins_of(sizes)
     K, weights = gram("deep"), points(COUNT, columns=3, seed=1)
-    sums, product = block_and_row_sums(kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(rows, 8))
+    sums, product = block_and_row_sums(
+        kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(rows, 8)
+    )
     close(sums, naive_block_sums(K, bins, diagonal=diagonal))
     close(product, (K if diagonal else K - K.diagonal().diag()) @ weights)
 
@@ -507,7 +569,9 @@ def test_bins_of_one_point_give_the_gram_matrix():
 def test_block_sums_of_any_bins(ids: list[int], diagonal: bool, rows: int):
     kernel, z, bins = Linear(), points(len(ids)), torch.tensor(ids)
     weights = torch.ones(len(ids), 1)
-    sums, product = block_and_row_sums(kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(min(rows, 31), 8))
+    sums, product = block_and_row_sums(
+        kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(min(rows, 31), 8)
+    )
     expected = naive_block_sums(z @ z.T, bins, diagonal=diagonal)
     close(sums, expected)
     close(product.sum(), expected.sum())

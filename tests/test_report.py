@@ -45,9 +45,13 @@ LEVELS = ["<b>bold</b>", "</td></table>", "plain"]
 
 
 def table(rng: np.random.Generator, rows: int, shift: float) -> pl.DataFrame:
-    columns = {name: rng.normal(shift if k == 0 else 0, 1, rows).round(3) for k, name in enumerate(NASTY)}
+    columns = {
+        name: rng.normal(shift if k == 0 else 0, 1, rows).round(3) for k, name in enumerate(NASTY)
+    }
     kinds = rng.choice(LEVELS, rows, p=[0.1, 0.1, 0.8] if shift else None)
-    return pl.DataFrame(columns | {"kind": kinds, "new": rng.random(rows) < 0.3, "count": rng.integers(0, 9, rows)})
+    return pl.DataFrame(
+        columns | {"kind": kinds, "new": rng.random(rows) < 0.3, "count": rng.integers(0, 9, rows)}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +97,9 @@ def written(tmp_path_factory, nasty, plane, images, compared) -> dict[str, Path]
         "table": nasty.report(folder / "table.html", names=names, facts=facts, rng=0),
         "plane": plane.report(folder / "plane.html", rng=0),
         "images": images.report(folder / "images.html", rng=0),
-        "comparison": compared.report(folder / "comparison.html", reference=names[0], facts=facts, rng=0),
+        "comparison": compared.report(
+            folder / "comparison.html", reference=names[0], facts=facts, rng=0
+        ),
     }
 
 
@@ -137,7 +143,12 @@ def test_all_parts_are_there_in_their_order_and_nothing_is_fetched(written, whic
     assert re.findall(r'<section id="(\w+)"', page) == wanted
     assert len(page.encode()) < 400_000
     elements = Elements(page)
-    sources = [a.get(key) for a in elements.attributes for key in ("src", "href", "xlink:href") if a.get(key)]
+    sources = [
+        a.get(key)
+        for a in elements.attributes
+        for key in ("src", "href", "xlink:href")
+        if a.get(key)
+    ]
     assert all(source.startswith(("data:", "#")) for source in sources)
     assert "@import" not in page and not re.search(r"url\((?!\$\{)", page)
     assert "http" not in page.replace('"http://www.w3.org/2000/svg"', "").replace("http-equiv", "")
@@ -150,7 +161,12 @@ def test_names_and_values_from_the_data_are_text(written, tables):
     assert elements.names.count("img") == 0
     assert elements.names.count("table") == 3
     assert not any("onerror" in attributes for attributes in elements.attributes)
-    for text in (*NASTY, "<b>bold</b>", "<i>last</i>.csv", "twosample test '</code><script>alert(3)</script>' b.csv"):
+    for text in (
+        *NASTY,
+        "<b>bold</b>",
+        "<i>last</i>.csv",
+        "twosample test '</code><script>alert(3)</script>' b.csv",
+    ):
         assert text in elements.text
     assert "{{ 7 * 7 }}" in elements.text  # a template's own marks are text as well
     raw = page[page.index('id="data">') : page.index("</script>", page.index('id="data">'))]
@@ -163,12 +179,17 @@ def test_only_the_script_of_the_page_may_run(written):
     page = written["table"].read_text("utf-8")
     script = page.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    assert (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        f"'sha256-{digest}'" in page
+    )
 
 
 def test_two_hundred_columns_are_all_listed():
     rng = np.random.default_rng(3)
-    result = twosample.two_sample_test(rng.normal(size=(60, 200)), rng.normal(size=(60, 200)), "mmd-median", rng=0)
+    result = twosample.two_sample_test(
+        rng.normal(size=(60, 200)), rng.normal(size=(60, 200)), "mmd-median", rng=0
+    )
     page = render(result, rng=0)
     assert page.count("<tr data-adjusted=") == 200
     assert "193 more columns are not shown" in page
@@ -184,7 +205,9 @@ def test_many_rows_are_explained_by_a_part_of_them_and_the_page_says_so(monkeypa
     page = render(result, rng=0)
     assert "From 150 + 150 of the 400 + 300 held-out rows, drawn at random." in page
     assert "100 of 300 points, drawn at random without a look at their labels," in page
-    assert f"observed: {result.statistic:.3g}" in page and "here: 400" in page  # the verdict is that of all rows
+    assert (
+        f"observed: {result.statistic:.3g}" in page and "here: 400" in page
+    )  # the verdict is that of all rows
     data = json.loads(Elements(page).scripts[0])["points"]
     for sample, row, values in zip(data["sample"], data["row"], data["values"], strict=True):
         given = (X if sample == "X" else Y)[row]
@@ -195,7 +218,8 @@ def test_many_rows_are_explained_by_a_part_of_them_and_the_page_says_so(monkeypa
 
 def test_one_seed_one_page(plane):
     first, second, other = (
-        re.sub(r"<dt>Written</dt>.*?</div>", "", render(plane, rng=seed), flags=re.DOTALL) for seed in (0, 0, 1)
+        re.sub(r"<dt>Written</dt>.*?</div>", "", render(plane, rng=seed), flags=re.DOTALL)
+        for seed in (0, 0, 1)
     )
     assert first == second != other
 
@@ -203,18 +227,37 @@ def test_one_seed_one_page(plane):
 def test_the_fingerprint_is_that_of_the_points():
     points = torch.arange(6.0).view(2, 3)
     assert views.fingerprint(points) == views.fingerprint(points.clone())
-    assert len({views.fingerprint(p) for p in (points, points.double(), points.view(3, 2), points + 1e-6)}) == 4
+    assert (
+        len(
+            {
+                views.fingerprint(p)
+                for p in (points, points.double(), points.view(3, 2), points + 1e-6)
+            }
+        )
+        == 4
+    )
 
 
 def test_few_whole_numbers_are_shown_one_by_one_and_others_as_densities():
     rng = np.random.default_rng(6)
     X, Y = (
-        pl.DataFrame({"items": rng.poisson(2, rows).clip(0, 5), "year": rng.integers(2020, 2024, rows), "size": size})
+        pl.DataFrame(
+            {
+                "items": rng.poisson(2, rows).clip(0, 5),
+                "year": rng.integers(2020, 2024, rows),
+                "size": size,
+            }
+        )
         for rows, size in ((90, rng.normal(size=90)), (70, rng.normal(size=70).round(1)))
     )
     result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
     items, year, size = (views.marginal_of(result, name) for name in ("items", "year", "size"))
-    assert items.at == ("0", "1", "2", "3", "4", "5") and year.at == ("2020", "2021", "2022", "2023")
+    assert items.at == ("0", "1", "2", "3", "4", "5") and year.at == (
+        "2020",
+        "2021",
+        "2022",
+        "2023",
+    )
     assert items.x == pytest.approx([(X["items"] == k).mean() for k in range(6)])
     assert year.y.sum() == pytest.approx(1) and not isinstance(size.at, tuple)
     assert "Shares of the levels of items in X and in Y: 0 " in render(result, rng=0)
@@ -226,8 +269,14 @@ SMALL = np.random.default_rng(5).normal(size=(2, 90, 3)) + np.array([0.0, 0.8])[
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
-        (twosample.mmd_median(permutations=99), "learns nothing from the data: all rows were tested"),
-        (twosample.me(steps=5, permutations=99), "Power is not predicted here. The formula for power is that of"),
+        (
+            twosample.mmd_median(permutations=99),
+            "learns nothing from the data: all rows were tested",
+        ),
+        (
+            twosample.me(steps=5, permutations=99),
+            "Power is not predicted here. The formula for power is that of",
+        ),
         (twosample.scf(steps=5, permutations=99), "T²"),
         (twosample.c2st_l(steps=5, permutations=99), "AUC"),
         (twosample.c2st_s(steps=5, asymptotic=True), "p-value is that of a limit, not exact"),
@@ -243,21 +292,34 @@ def test_every_kind_of_test_has_a_page_that_says_what_is_not_there(test, expecte
     page = render(test.run(*SMALL, rng=0), rng=0)
     assert expected in page
     assert re.findall(r'<section id="(\w+)"', page) == SECTIONS
-    assert "nan" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL).lower().replace("finan", "")
+    assert "nan" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL).lower().replace(
+        "finan", ""
+    )
 
 
 def test_a_stream_has_a_verdict_and_a_reason_for_what_is_missing():
-    X, Y = (twosample.Stream.batches(lambda sample=sample: iter(np.split(sample, 3))) for sample in SMALL)
+    X, Y = (
+        twosample.Stream.batches(lambda sample=sample: iter(np.split(sample, 3)))
+        for sample in SMALL
+    )
     result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
     page = render(result, rng=0)
     assert "The samples differ" in page and "Against chance" in page
     assert page.count("a test of streams keeps no rows") == 2
-    assert re.findall(r'<section id="(\w+)"', page) == ["verdict", "effect", "columns", "training", "repeat"]
+    assert re.findall(r'<section id="(\w+)"', page) == [
+        "verdict",
+        "effect",
+        "columns",
+        "training",
+        "repeat",
+    ]
 
 
 def test_constant_columns_and_one_level_do_not_disturb():
     samples = [
-        pl.DataFrame({"same": [3.0] * 40, "level": ["only"] * 40, "x": rng.normal(size=40).tolist()})
+        pl.DataFrame(
+            {"same": [3.0] * 40, "level": ["only"] * 40, "x": rng.normal(size=40).tolist()}
+        )
         for rng in map(np.random.default_rng, (0, 1))
     ]
     with pytest.warns(twosample.InputWarning, match="constant"):
@@ -272,7 +334,9 @@ def test_what_is_missing_or_wrong_is_a_sentence(nasty, tmp_path, monkeypatch):
         nasty.report(tmp_path / "nowhere" / "page.html")
     for package in ("jinja2", "matplotlib"):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(MissingDependency, match=rf"{package}; pip install 'twosample\[report\]'"):
+        with pytest.raises(
+            MissingDependency, match=rf"{package}; pip install 'twosample\[report\]'"
+        ):
             nasty.report(tmp_path / "page.html")
         monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
@@ -284,7 +348,9 @@ def test_the_page_about_it_gives_what_it_shows(tmp_path, monkeypatch):
     assert done.attempted > 8 and done.failed == 0
     pages = "".join((ROOT / "docs" / name).read_text() for name in ("report.md", "comparing.md"))
     pictures = re.findall(r"\(images/(report-[\w-]+\.png)\)", pages)
-    assert sorted(pictures) == sorted(file.name for file in (ROOT / "docs" / "images").glob("report-*.png"))
+    assert sorted(pictures) == sorted(
+        file.name for file in (ROOT / "docs" / "images").glob("report-*.png")
+    )
     assert all((ROOT / "docs" / "images" / name).stat().st_size < 150_000 for name in pictures)
 
 
@@ -293,20 +359,27 @@ def test_the_wheel_holds_template_style_and_script(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = zipfile.ZipFile(wheel).namelist()
-    parts = [file.name for file in (ROOT / "src" / "twosample").glob("*.*") if file.suffix in (".jinja", ".css", ".js")]
+    parts = [
+        file.name
+        for file in (ROOT / "src" / "twosample").glob("*.*")
+        if file.suffix in (".jinja", ".css", ".js")
+    ]
     assert len(parts) == 6 and {f"twosample/{name}" for name in parts} <= set(held)
 
 
 def luminance(colour: str) -> float:
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
 def test_text_can_be_read_in_light_and_dark():
     style = (ROOT / "src" / "twosample" / "report.css").read_text()
     themes = [
-        dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r"\{([^{}]*--page:[^{}]*)\}", style)
+        dict(re.findall(r"--(\w+): (#\w{6})", block))
+        for block in re.findall(r"\{([^{}]*--page:[^{}]*)\}", style)
     ]
     light, dark, chosen_dark, printed = themes
     assert dark == chosen_dark and light == printed
@@ -324,9 +397,9 @@ def test_text_can_be_read_in_light_and_dark():
 def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(7)
     for name, shift in (("a", 0.0), ("b b", 0.4)):
-        pl.DataFrame({"size": rng.normal(shift, 1, 60), "kind": rng.choice(["u", "v"], 60)}).write_csv(
-            tmp_path / f"{name}.csv"
-        )
+        pl.DataFrame(
+            {"size": rng.normal(shift, 1, 60), "kind": rng.choice(["u", "v"], 60)}
+        ).write_csv(tmp_path / f"{name}.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -335,7 +408,9 @@ QUICK = ["--method", "mmd-median", "--permutations", "99"]
 
 
 def test_the_command_on_the_page_gives_the_same_answer(folder):
-    done = CliRunner().invoke(cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "page.html", "--json"])
+    done = CliRunner().invoke(
+        cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "page.html", "--json"]
+    )
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
     assert record["report"] == "page.html"
@@ -348,14 +423,29 @@ def test_the_command_on_the_page_gives_the_same_answer(folder):
 
 
 def test_a_page_that_cannot_be_written_is_an_error_before_the_test(folder):
-    done = CliRunner().invoke(cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "nowhere/page.html"])
+    done = CliRunner().invoke(
+        cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--report", "nowhere/page.html"]
+    )
     assert done.exit_code == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: nowhere/page.html cannot be written, because there is no folder")
+    assert done.stderr.startswith(
+        "error: nowhere/page.html cannot be written, because there is no folder"
+    )
 
 
 def test_text_names_the_report_and_alpha_is_that_of_the_command(folder):
     done = CliRunner().invoke(
-        cli.build(), ["test", "a.csv", "b b.csv", *QUICK, "--alpha", "0.03", "--report", "page.html", "--explain"]
+        cli.build(),
+        [
+            "test",
+            "a.csv",
+            "b b.csv",
+            *QUICK,
+            "--alpha",
+            "0.03",
+            "--report",
+            "page.html",
+            "--explain",
+        ],
     )
     assert "  report     page.html\n" in done.stdout
     assert re.search(r'<h1 class="\w+" data-level="0.03">', Path("page.html").read_text("utf-8"))
@@ -433,7 +523,9 @@ def test_pointing_at_the_map_shows_the_row(opened, tables):
 def test_pointing_at_an_image_shows_it(opened):
     page = opened("images", dark=True)
     place = point_at(page, 10)
-    assert f"Image {place['row']} of {place['sample']}" in page.evaluate("document.getElementById('tip').innerText")
+    assert f"Image {place['row']} of {place['sample']}" in page.evaluate(
+        "document.getElementById('tip').innerText"
+    )
     tile = page.evaluate("getComputedStyle(document.querySelector('#tip .tile')).backgroundImage")
     assert tile.startswith('url("data:image/jpeg;base64,')
     assert page.complaints() == []
@@ -463,7 +555,9 @@ def test_columns_can_be_sorted(opened):
     page.evaluate(click.format(3))
     falling = [float(value) for value in page.evaluate(column.format(3, "dataset.value"))]
     assert falling == sorted(rising, reverse=True)
-    assert page.evaluate("document.querySelectorAll('#ranking thead th')[3].ariaSort") == "descending"
+    assert (
+        page.evaluate("document.querySelectorAll('#ranking thead th')[3].ariaSort") == "descending"
+    )
     page.evaluate(click.format(0))
     assert sorted(page.evaluate(column.format(0, "textContent"))) == sorted(before)
     assert page.evaluate("document.querySelectorAll('#ranking thead th')[3].ariaSort") is None
@@ -483,16 +577,24 @@ def choose(page, level: float) -> None:
 def test_another_level_changes_verdict_threshold_and_columns(opened, nasty):
     page = opened("table")
     assert nasty.pvalue == 0.01
-    title = f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
+    title = (
+        f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
+    )
     flags = f"[...document.querySelectorAll('.threshold text')].filter({VISIBLE}).map(flag => flag.textContent)"
     marked = "[...document.querySelectorAll('.differs')].map(row => row.cells[0].textContent)"
-    assert page.evaluate(title) == ["The samples differ"] and page.evaluate(flags) == ["threshold at α = 0.05"]
+    assert page.evaluate(title) == ["The samples differ"] and page.evaluate(flags) == [
+        "threshold at α = 0.05"
+    ]
     assert page.evaluate(marked) == []  # 9 columns, 99 shuffles: no adjusted p is below 0.09
     choose(page, 0.1)
-    assert sorted(page.evaluate(marked)) == [NASTY[0], "kind"] and page.evaluate(flags) == ["threshold at α = 0.1"]
+    assert sorted(page.evaluate(marked)) == [NASTY[0], "kind"] and page.evaluate(flags) == [
+        "threshold at α = 0.1"
+    ]
     choose(page, 0.005)
     assert page.evaluate(title) == ["No difference found"] and page.evaluate(flags) == []
-    assert "p = 0.010 is above α = 0.005" in page.evaluate("document.getElementById('verdict').innerText")
+    assert "p = 0.010 is above α = 0.005" in page.evaluate(
+        "document.getElementById('verdict').innerText"
+    )
 
 
 def test_light_and_dark_can_be_chosen(opened):
@@ -507,17 +609,23 @@ def test_light_and_dark_can_be_chosen(opened):
 @pytest.mark.parametrize("which", ["table", "plane", "images"])
 def test_without_scripts_the_page_is_complete(opened, which):
     page = opened(which, PHONE, scripts=False)
-    page.send("Emulation.setScriptExecutionDisabled", value=False)  # for the questions; the page's own has not run
+    page.send(
+        "Emulation.setScriptExecutionDisabled", value=False
+    )  # for the questions; the page's own has not run
     assert page.evaluate("document.documentElement.className") == ""
     visible = f"(selector => [...document.querySelectorAll(selector)].filter({VISIBLE}).length)"
     assert page.evaluate(f"{visible}('section')") == len(PARTS[which])
     assert page.evaluate(f"{visible}('h1')") == 1
     assert page.evaluate(f"{visible}('button, input')") == 0
-    assert page.evaluate(f"{visible}('figure svg')") == page.evaluate("document.querySelectorAll('figure svg').length")
+    assert page.evaluate(f"{visible}('figure svg')") == page.evaluate(
+        "document.querySelectorAll('figure svg').length"
+    )
     if which == "images":
         assert page.evaluate(f"{visible}('img')") == 16
     else:
-        assert page.evaluate(f"{visible}('tbody tr')") == page.evaluate("document.querySelectorAll('tbody tr').length")
+        assert page.evaluate(f"{visible}('tbody tr')") == page.evaluate(
+            "document.querySelectorAll('tbody tr').length"
+        )
 
 
 def test_on_paper_it_is_light_and_has_no_controls(opened):
@@ -525,13 +633,22 @@ def test_on_paper_it_is_light_and_has_no_controls(opened):
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
     page.send("Emulation.setEmulatedMedia", media="print", features=dark)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.evaluate(f"[...document.querySelectorAll('nav, input, #theme, .copy')].filter({VISIBLE}).length") == 0
+    assert (
+        page.evaluate(
+            f"[...document.querySelectorAll('nav, input, #theme, .copy')].filter({VISIBLE}).length"
+        )
+        == 0
+    )
     assert page.evaluate("getComputedStyle(document.querySelector('.tall')).maxHeight") == "none"
     assert page.evaluate(
-        "[...document.querySelectorAll('figure')].every(f => getComputedStyle(f).breakInside == 'avoid')"
+        "[...document.querySelectorAll('figure')].every(f => getComputedStyle(f).breakInside == "
+        "'avoid')"
     )
     paper = base64.b64decode(page.send("Page.printToPDF", printBackground=True)["data"])
-    assert paper.startswith(b"%PDF") and 2 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 12
+    assert (
+        paper.startswith(b"%PDF")
+        and 2 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 12
+    )
 
 
 def test_results_without_their_parts_still_have_a_page(nasty):
@@ -549,28 +666,47 @@ def test_names_of_samples_are_text_and_every_sample_has_its_part(written, compar
     assert elements.names.count("details") == 3 and elements.names.count("tr") == 4 + 3 * 10
     for name in (*compared, "<i>last</i>.csv", "<b>bold</b>"):
         assert name in elements.text
-    linked = [attributes["href"] for attributes in elements.attributes if "#sample-" in (attributes.get("href") or "")]
-    assert linked == [f"#{a['id']}" for a in elements.attributes if (a.get("id") or "").startswith("sample-")]
+    linked = [
+        attributes["href"]
+        for attributes in elements.attributes
+        if "#sample-" in (attributes.get("href") or "")
+    ]
+    assert linked == [
+        f"#{a['id']}" for a in elements.attributes if (a.get("id") or "").startswith("sample-")
+    ]
 
 
 def test_the_page_says_what_the_comparison_says(written, compared):
     page = written["comparison"].read_text("utf-8")
-    assert re.search(r'<h1 class="differ" data-level="0.05">2 of 3 samples differ from the reference</h1>', page)
-    rows = re.findall(r'<tr data-adjusted="([^"]+)".*?</tr>', page[page.index('id="table"') :], re.DOTALL)
+    assert re.search(
+        r'<h1 class="differ" data-level="0.05">2 of 3 samples differ from the reference</h1>', page
+    )
+    rows = re.findall(
+        r'<tr data-adjusted="([^"]+)".*?</tr>', page[page.index('id="table"') :], re.DOTALL
+    )
     assert [float(adjusted) for adjusted in rows[:3]] == list(compared.adjusted.values())
     assert len(page.encode()) < 3_000_000 / 20
 
 
 def test_another_level_changes_verdict_table_and_dots(opened, compared):
     page = opened("comparison")
-    title = f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
-    outcomes = "[...document.querySelectorAll('#table tbody tr')].map(row => row.cells[2].innerText)"
-    dots = "[...document.querySelectorAll('.distance')].map(dot => dot.classList.contains('differs'))"
+    title = (
+        f"[...document.querySelectorAll('h1')].filter({VISIBLE}).map(title => title.textContent)"
+    )
+    outcomes = (
+        "[...document.querySelectorAll('#table tbody tr')].map(row => row.cells[2].innerText)"
+    )
+    dots = (
+        "[...document.querySelectorAll('.distance')].map(dot => dot.classList.contains('differs'))"
+    )
     assert page.evaluate(outcomes) == ["no difference found", "differs", "differs"]
     assert page.evaluate(dots) == [False, True, True]
     choose(page, 0.005)  # 3 samples, 199 permutations: no adjusted p is below 0.015
     assert page.evaluate(title) == ["None of 3 samples is found to differ from the reference"]
-    assert page.evaluate(outcomes) == ["no difference found"] * 3 and page.evaluate(dots) == [False] * 3
+    assert (
+        page.evaluate(outcomes) == ["no difference found"] * 3
+        and page.evaluate(dots) == [False] * 3
+    )
     choose(page, 0.05)
     column = "[...document.querySelectorAll('#table tbody tr')].map(row => Number(row.cells[3].dataset.value))"
     page.evaluate("document.querySelectorAll('#table thead button')[3].click()")
@@ -598,9 +734,7 @@ def test_nothing_is_cut_off_on_paper(opened, which):
     page = opened(which, (720, 1000))
     page.send("Emulation.setEmulatedMedia", media="print")
     assert page.evaluate("document.documentElement.scrollWidth") == 720
-    cut = (
-        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.parentElement.clientWidth + 1).length"
-    )
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.parentElement.clientWidth + 1).length"
     assert page.evaluate(cut) == 0
 
 
@@ -608,8 +742,14 @@ def test_a_folded_part_is_on_paper_without_scripts(opened):
     page = opened("comparison", scripts=False)
     page.send("Emulation.setEmulatedMedia", media="print")
     page.send("Emulation.setScriptExecutionDisabled", value=False)
-    hidden = "[...document.querySelectorAll('details svg')].filter(e => !e.checkVisibility()).length"
-    assert page.evaluate(hidden) == 0 < page.evaluate("document.querySelectorAll('details svg').length")
+    hidden = (
+        "[...document.querySelectorAll('details svg')].filter(e => !e.checkVisibility()).length"
+    )
+    assert (
+        page.evaluate(hidden)
+        == 0
+        < page.evaluate("document.querySelectorAll('details svg').length")
+    )
 
 
 def test_images_and_many_samples_have_a_small_page():
@@ -617,11 +757,18 @@ def test_images_and_many_samples_have_a_small_page():
     samples = {
         f"day {k}": rng.integers(k == 0, 256, (6, 64, 64, 3), dtype=np.uint8) for k in range(32)
     }  # nothing is worse
-    found = twosample.compare(rng.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8), samples, "mmd-median", rng=0)
+    found = twosample.compare(
+        rng.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8), samples, "mmd-median", rng=0
+    )
     elements = Elements(page := render_comparison(found, rng=0))
-    assert elements.names.count("details") == 30 and "2 more samples, with the largest p-values" in page
+    assert (
+        elements.names.count("details") == 30
+        and "2 more samples, with the largest p-values" in page
+    )
     assert elements.names.count("img") == 30 * 8 and len(page.encode()) < 3_000_000
-    ranked = sorted(range(32), key=lambda k: (found.adjusted[f"day {k}"], found.pvalues[f"day {k}"]))
+    ranked = sorted(
+        range(32), key=lambda k: (found.adjusted[f"day {k}"], found.pvalues[f"day {k}"])
+    )
     assert {f'href="#sample-{k + 1}"' in page for k in ranked[:30]} == {True}
     assert {f'href="#sample-{k + 1}"' in page for k in ranked[30:]} == {False}
 
@@ -629,7 +776,9 @@ def test_images_and_many_samples_have_a_small_page():
 @pytest.mark.parametrize("correction", ["holm", "bh", "by", "none"])
 def test_the_page_of_a_comparison_says_what_its_correction_promises(correction):
     X, Y = SMALL
-    found = twosample.compare(X, {"a": X[:40], "b": Y}, twosample.me(steps=5), correction=correction, rng=0)
+    found = twosample.compare(
+        X, {"a": X[:40], "b": Y}, twosample.me(steps=5), correction=correction, rng=0
+    )
     page = render_comparison(found, rng=0)
     assert comparison_report._PROMISES[correction].split("{")[0].replace("'", "&#39;") in page
     assert "statistic from the reference" in page and "with the interval that holds it" not in page

@@ -1,4 +1,5 @@
-"""Fitted tests in files: the same bits before and after, nothing lost in a crash, nothing believed of a bad file."""
+"""Fitted tests in files: the same bits before and after, nothing lost in a crash, nothing believed
+of a bad file."""
 
 from __future__ import annotations
 
@@ -73,9 +74,10 @@ QUICK = {
     "me": {"locations": 2, "steps": 3, "restarts": 1},
     "scf": {"frequencies": 2, "steps": 3, "restarts": 1},
 }
-CATALOGUE = {name: method(permutations=19, **QUICK.get(name, {"steps": 3})) for name, method in METHODS.items()} | {
-    column: twosample.ablation(column, permutations=19, steps=3) for column in ABLATIONS
-}
+CATALOGUE = {
+    name: method(permutations=19, **QUICK.get(name, {"steps": 3}))
+    for name, method in METHODS.items()
+} | {column: twosample.ablation(column, permutations=19, steps=3) for column in ABLATIONS}
 for column in ("G+C", "D+C"):  # the second stage is a long one
     stages = dataclasses.replace(CATALOGUE[column].learning, steps=3)
     CATALOGUE[column] = dataclasses.replace(CATALOGUE[column], learning=stages)
@@ -115,7 +117,11 @@ def again(fitted, folder: Path, **options):
 def bits(module: nn.Module) -> dict[str, tuple]:
     """Everything there is of a module's tensors."""
     return {
-        name: (tensor.dtype, tuple(tensor.shape), tensor.detach().contiguous().view(-1).numpy().tobytes())
+        name: (
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.detach().contiguous().view(-1).numpy().tobytes(),
+        )
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
     }
 
@@ -129,7 +135,9 @@ def assert_same(one, other, data=normal, rows=(22, 22)) -> None:
     for attribute in ("representation", "spec.representation"):
         a, b = (getattr_path(fitted, attribute) for fitted in (one, other))
         assert bits(a) == bits(b)
-        assert [p.requires_grad for p in a.parameters()] == [p.requires_grad for p in b.parameters()]
+        assert [p.requires_grad for p in a.parameters()] == [
+            p.requires_grad for p in b.parameters()
+        ]
         assert [m.training for m in a.modules()] == [m.training for m in b.modules()]
         assert_forms_are_complete(a)
 
@@ -140,7 +148,9 @@ def assert_forms_are_complete(module: nn.Module) -> None:
     for part in module.modules():
         if type(part) in forms.MODULES:
             pieces = {*part._parameters, *part._buffers, *part._modules}
-            assert set(vars(part)) - of_torch - found_out_again | pieces == set(forms.MODULES[type(part)])
+            assert set(vars(part)) - of_torch - found_out_again | pieces == set(
+                forms.MODULES[type(part)]
+            )
 
 
 def getattr_path(thing, path: str):
@@ -160,33 +170,48 @@ def test_every_method_and_ablation_gives_the_same_bits(name, data, tmp_path):
 
 
 def with_kernel(kernel, **options):
-    return TwoSampleTest(kernel, **{"learning": Learning(steps=2), "calibration": Permutation(19), **options})
+    return TwoSampleTest(
+        kernel, **{"learning": Learning(steps=2), "calibration": Permutation(19), **options}
+    )
 
 
 def frozen_network() -> nn.Module:
     network = MLP(3, width=4, layers=2, generator=torch.Generator().manual_seed(0))
     network.maps[0].requires_grad_(False)
-    network.load_state_dict(network.state_dict())  # weights of one's own, which training starts from
+    network.load_state_dict(
+        network.state_dict()
+    )  # weights of one's own, which training starts from
     return network
 
 
 T2 = {"learning": Learning(Noncentrality(1e-4), steps=2), "statistic": HotellingT2()}
 OTHERS = {
     "laplace": with_kernel(Laplace(factor=0.5)),
-    "heavy tails": with_kernel(InverseMultiquadric(2.0), statistic=MMD("paired"), calibration=PairSwap(19)),
+    "heavy tails": with_kernel(
+        InverseMultiquadric(2.0), statistic=MMD("paired"), calibration=PairSwap(19)
+    ),
     "widths": with_kernel(ARDGaussian(widths=[1.0, 2.0, 3.0])),
-    "sum, one weight zero": with_kernel(WeightedSum([Gaussian(0.5), Linear()], [1.0, 0.0]), learning=None),
-    "q behind a network": with_kernel(DeepKernel(ResidualMLP(), Gaussian(), OnFeatures(MLP(width=3), Laplace()))),
+    "sum, one weight zero": with_kernel(
+        WeightedSum([Gaussian(0.5), Linear()], [1.0, 0.0]), learning=None
+    ),
+    "q behind a network": with_kernel(
+        DeepKernel(ResidualMLP(), Gaussian(), OnFeatures(MLP(width=3), Laplace()))
+    ),
     "frozen in part": with_kernel(DeepKernel(frozen_network())),
     "log of a training": with_kernel(
         DeepKernel(MLP(width=np.int64(4))),
         learning=Learning(
-            PowerCriterion("n^(-1/3)"), steps=40, validation_fraction=0.3, time_budget=60.0, schedule="constant"
+            PowerCriterion("n^(-1/3)"),
+            steps=40,
+            validation_fraction=0.3,
+            time_budget=60.0,
+            schedule="constant",
         ),
     ),
     "spectral": with_kernel(Gaussian(), learning=None, calibration=Spectral(49, points=30)),
     "paired, by a law": with_kernel(
-        MeanEmbedding(2), **T2 | {"statistic": HotellingT2(paired=True), "calibration": Asymptotic()}
+        MeanEmbedding(2),
+        **T2 | {"statistic": HotellingT2(paired=True), "calibration": Asymptotic()},
     ),
     "locations given": with_kernel(MeanEmbedding(torch.eye(3)[:2], Gaussian(1.5)), **T2),
     "locations selected": with_kernel(
@@ -194,7 +219,9 @@ OTHERS = {
     ),
     "frequencies given": with_kernel(SmoothCharacteristic(torch.eye(3)[:2], width=2.0), **T2),
     "c2st by its law": twosample.c2st_s(asymptotic=True, steps=3),
-    "c2st, one-sided": twosample.c2st_l(alternative="greater", probability=True, permutations=19, steps=3),
+    "c2st, one-sided": twosample.c2st_l(
+        alternative="greater", probability=True, permutations=19, steps=3
+    ),
 }
 
 
@@ -205,7 +232,9 @@ def test_parts_outside_the_catalogue_give_the_same_bits(name, tmp_path):
 
 
 def test_a_convolution_that_normalises_by_the_batch(tmp_path):
-    network = ConvNet((1, 8, 9), width=5, channels=(2, 3), normalisation="batch", generator=torch.Generator())
+    network = ConvNet(
+        (1, 8, 9), width=5, channels=(2, 3), normalisation="batch", generator=torch.Generator()
+    )
     fitted = fitted_on(with_kernel(DeepKernel(network)), images)
     assert_same(fitted, again(fitted, tmp_path), images)
 
@@ -239,10 +268,16 @@ TABLE_LAYERS = [
 ]
 
 
-@pytest.mark.parametrize(("layers", "data"), [(IMAGE_LAYERS, images), (TABLE_LAYERS, normal)], ids=["images", "table"])
+@pytest.mark.parametrize(
+    ("layers", "data"), [(IMAGE_LAYERS, images), (TABLE_LAYERS, normal)], ids=["images", "table"]
+)
 def test_networks_of_torchs_own_layers_need_no_help(layers, data, tmp_path):
     network = nn.Sequential(*layers)
-    network(torch.zeros(2, *data(2, 0).reshape(2, -1, 9).shape[1:])[:, None] if data is images else torch.zeros(2, 3))
+    network(
+        torch.zeros(2, *data(2, 0).reshape(2, -1, 9).shape[1:])[:, None]
+        if data is images
+        else torch.zeros(2, 3)
+    )
     fitted = fitted_on(with_kernel(DeepKernel(network)), data)
     assert_same(fitted, again(fitted, tmp_path), data)
 
@@ -254,9 +289,14 @@ def test_what_is_shared_stays_shared(tmp_path):
     loaded = again(fitted, tmp_path)
     assert_same(fitted, loaded)
     for kernel in (loaded.representation, loaded.spec.representation):
-        assert kernel.featurizer is kernel.q.featurizer and kernel.featurizer[0] is kernel.featurizer[2]
+        assert (
+            kernel.featurizer is kernel.q.featurizer
+            and kernel.featurizer[0] is kernel.featurizer[2]
+        )
         assert len(kernel.featurizer) == 4
-    assert_same(fitted, dataclasses.replace(fitted_on(loaded.spec), training=fitted.training))  # trained together
+    assert_same(
+        fitted, dataclasses.replace(fitted_on(loaded.spec), training=fitted.training)
+    )  # trained together
 
 
 def test_every_layer_with_a_form_is_tried():
@@ -273,7 +313,9 @@ def test_every_part_of_the_library_has_a_form():
     }
     modules = {thing for thing in made if issubclass(thing, nn.Module)}
     assert modules - {featurizers.SklearnClassifier} == set(forms.MODULES)
-    parts = {thing for thing in made if issubclass(thing, statistics.Statistic | calibration.Calibration)}
+    parts = {
+        thing for thing in made if issubclass(thing, statistics.Statistic | calibration.Calibration)
+    }
     parts |= {thing for thing in made if thing.__module__ == objectives.__name__}
     assert parts <= set(forms.RECORDS)
 
@@ -281,7 +323,10 @@ def test_every_part_of_the_library_has_a_form():
 def test_what_is_loaded_can_be_fitted_again(tmp_path):
     for test in (OTHERS["frozen in part"], CATALOGUE["mmd-d"], CATALOGUE["D+C"]):
         fitted = fitted_on(test)
-        assert_same(fitted, dataclasses.replace(fitted_on(again(fitted, tmp_path).spec), training=fitted.training))
+        assert_same(
+            fitted,
+            dataclasses.replace(fitted_on(again(fitted, tmp_path).spec), training=fitted.training),
+        )
 
 
 def test_results_carry_a_test_that_can_be_saved(tmp_path):
@@ -291,7 +336,9 @@ def test_results_carry_a_test_that_can_be_saved(tmp_path):
         loaded = again(result.fitted, tmp_path)
         assert_same(result.fitted, loaded, table)
     new = table(40, 5), table(40, 6)
-    before, after = (twosample.explain(fitted.test(*new, rng=1), rng=2) for fitted in (result.fitted, loaded))
+    before, after = (
+        twosample.explain(fitted.test(*new, rng=1), rng=2) for fitted in (result.fitted, loaded)
+    )
     assert before.to_dict() == after.to_dict()
 
 
@@ -315,26 +362,40 @@ def test_another_process_finds_the_same_bits(tmp_path):
         "import numpy as np, sys, twosample\n"
         "new = np.load('new.npz')\n"
         "result = twosample.load('kernel.safetensors').test(new['X'], new['Y'], rng=4)\n"
-        "sys.stdout.buffer.write(result.null_distribution.tobytes() + np.float64(result.statistic).tobytes())\n"
+        "sys.stdout.buffer.write(result.null_distribution.tobytes() + "
+        "np.float64(result.statistic).tobytes())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True
+    )
     result = fitted.test(X, Y, rng=4)
-    assert done.stdout == result.null_distribution.tobytes() + np.float64(result.statistic).tobytes()
+    assert (
+        done.stdout == result.null_distribution.tobytes() + np.float64(result.statistic).tobytes()
+    )
 
 
 def test_a_file_of_the_first_format_is_still_read():
-    """Made by mmd_d(ResidualMLP(width=4, layers=2), steps=20, permutations=99), fitted on 60 and 50 rows of `table`."""
+    """Made by mmd_d(ResidualMLP(width=4, layers=2), steps=20, permutations=99), fitted on 60 and 50
+    rows of `table`."""
     saved = saving.read(ROOT / "tests" / "saved" / "format-1.safetensors")
     result = saved.fitted.test(table(40, 2), table(30, 3), rng=4)
     assert saved.provenance["notes"] == {"seed": 0}
-    assert result.pvalue == 0.77 and result.train_sizes == (60, 50) and len(result.training.objective) == 20
+    assert (
+        result.pvalue == 0.77
+        and result.train_sizes == (60, 50)
+        and len(result.training.objective) == 20
+    )
     assert result.statistic == pytest.approx(-0.0107943, rel=1e-4)
 
 
 def test_the_global_generators_are_left_alone(tmp_path):
     before = random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
     again(fitted_on(CATALOGUE["c2st-l"], images), tmp_path)
-    assert (random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()) == before  # noqa: NPY002
+    assert (
+        random.getstate(),
+        repr(np.random.get_state()),  # noqa: NPY002
+        torch.get_rng_state().tolist(),
+    ) == before
 
 
 def test_a_file_says_where_it_comes_from(tmp_path):
@@ -343,7 +404,8 @@ def test_a_file_says_where_it_comes_from(tmp_path):
     provenance = saving.read(tmp_path / "kernel.safetensors").provenance
     assert provenance["notes"] == {"seed": 7, "why": "drift of \u03b1"}
     assert (
-        provenance["twosample"] == twosample.__version__ and provenance["torch"] == torch.__version__.partition("+")[0]
+        provenance["twosample"] == twosample.__version__
+        and provenance["torch"] == torch.__version__.partition("+")[0]
     )
     assert provenance["train_sizes"] == [24, 24] and provenance["saved"].endswith("+00:00")
 
@@ -400,7 +462,10 @@ class Halved(MMD):
 
 def test_a_featurizer_of_an_own_class_is_asked_for_by_name(tmp_path):
     fitted = fitted_on(with_kernel(DeepKernel(Squares())))
-    with pytest.raises(InputError, match=r"its representation.featurizer is of the class 'Squares'.*parts={'Squares'"):
+    with pytest.raises(
+        InputError,
+        match=r"its representation.featurizer is of the class 'Squares'.*parts={'Squares'",
+    ):
         again(fitted, tmp_path)
     for given in (Squares(), Squares):
         loaded = again(fitted, tmp_path, parts={"Squares": given})
@@ -413,10 +478,16 @@ def test_a_featurizer_of_an_own_class_is_asked_for_by_name(tmp_path):
 
 def test_own_kernels_objectives_and_statistics_are_asked_for_too(tmp_path):
     own = with_kernel(
-        WeightedSum([RationalQuadratic(), Gaussian()]), learning=Learning(mean_difference, steps=2), statistic=Halved()
+        WeightedSum([RationalQuadratic(), Gaussian()]),
+        learning=Learning(mean_difference, steps=2),
+        statistic=Halved(),
     )
     fitted = fitted_on(own)
-    parts = {"RationalQuadratic": RationalQuadratic(7.0), "mean_difference": mean_difference, "Halved": Halved()}
+    parts = {
+        "RationalQuadratic": RationalQuadratic(7.0),
+        "mean_difference": mean_difference,
+        "Halved": Halved(),
+    }
     assert_same(fitted, again(fitted, tmp_path, parts=parts))
     for name in parts:
         with pytest.raises(InputError, match=f"of the class '{name}' of the module"):
@@ -426,9 +497,16 @@ def test_own_kernels_objectives_and_statistics_are_asked_for_too(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (Squares(5), r"parts\['Squares'\] is not like the Squares that was saved .*size mismatch for linear.weight"),
+        (
+            Squares(5),
+            r"parts\['Squares'\] is not like the Squares that was saved .*size mismatch for "
+            r"linear.weight",
+        ),
         (nn.Linear(3, 4), r"is not like .*Missing key\(s\) in state_dict: \"weight\""),
-        ("Squares", r"parts\['Squares'\] is a str, but its representation.featurizer must be a Module"),
+        (
+            "Squares",
+            r"parts\['Squares'\] is a str, but its representation.featurizer must be a Module",
+        ),
     ],
 )
 def test_an_own_part_that_does_not_fit_is_a_sentence(given, message, tmp_path):
@@ -462,7 +540,9 @@ def test_a_model_of_scikit_learn_is_refused(tmp_path):
     from sklearn.linear_model import LogisticRegression
 
     fitted = fitted_on(twosample.c2st_l(classifier=LogisticRegression(), permutations=19))
-    with pytest.raises(InputError, match=r"holds the scikit-learn model LogisticRegression\(\).*cannot be saved"):
+    with pytest.raises(
+        InputError, match=r"holds the scikit-learn model LogisticRegression\(\).*cannot be saved"
+    ):
         fitted.save(tmp_path / "kernel.safetensors")
     assert list(tmp_path.iterdir()) == []
 
@@ -483,7 +563,9 @@ def signed(header: object, tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def sign(content: bytes) -> bytes:
-    return content.replace(b'"sha256":"' + b"0" * 64, b'"sha256":"' + hashlib.sha256(content).hexdigest().encode(), 1)
+    return content.replace(
+        b'"sha256":"' + b"0" * 64, b'"sha256":"' + hashlib.sha256(content).hexdigest().encode(), 1
+    )
 
 
 def pieces(file: Path) -> tuple[dict, dict[str, torch.Tensor]]:
@@ -501,7 +583,9 @@ def refusal(file: Path, content: bytes) -> str:
 
 def test_a_file_put_together_by_hand_is_read(good):
     before = twosample.load(good)
-    good.write_bytes(signed(*pieces(good)))  # so what the tests below find is not their way of making files
+    good.write_bytes(
+        signed(*pieces(good))
+    )  # so what the tests below find is not their way of making files
     assert_same(before, twosample.load(good), table)
 
 
@@ -530,12 +614,22 @@ def test_a_pickle_is_not_run(how, tmp_path, monkeypatch):
 def test_no_class_is_imported_because_a_file_names_it(good, monkeypatch):
     header, tensors = pieces(good)
     spec = header["test"]["fitted"]["spec"]
-    for name in ("os.system", "subprocess.Popen", "Kernel", "SklearnClassifier", "__class__", "nn.Bilinear", ""):
+    for name in (
+        "os.system",
+        "subprocess.Popen",
+        "Kernel",
+        "SklearnClassifier",
+        "__class__",
+        "nn.Bilinear",
+        "",
+    ):
         spec["statistic"] = {"class": name}
         assert f"has no class {name!r}" in refusal(good, signed(header, tensors))
     for name in ("Learning", "Gaussian", "nn.Linear", "FittedTest"):
         spec["statistic"] = {"class": name}
-        assert f"at spec.statistic: {name!r} is not of the type Statistic" in refusal(good, signed(header, tensors))
+        assert f"at spec.statistic: {name!r} is not of the type Statistic" in refusal(
+            good, signed(header, tensors)
+        )
     for elsewhere in ("representation", "spec.representation", "nowhere", 3, None):
         spec["statistic"] = {"class": "same", "place": elsewhere}
         assert "is not the place of a Statistic" in refusal(good, signed(header, tensors))
@@ -548,9 +642,14 @@ def test_no_class_is_imported_because_a_file_names_it(good, monkeypatch):
 def test_a_later_version_is_refused_politely(good):
     header, tensors = pieces(good)
     message = refusal(good, signed({"format": 2, "something": "new"}, tensors))
-    assert "made by a later version of twosample: its format is 2" in message and "Upgrade twosample." in message
+    assert (
+        "made by a later version of twosample: its format is 2" in message
+        and "Upgrade twosample." in message
+    )
     for wrong in (0, -1, "1", 1.0, None, True):
-        assert "which version of the format" in refusal(good, signed(header | {"format": wrong}, tensors))
+        assert "which version of the format" in refusal(
+            good, signed(header | {"format": wrong}, tensors)
+        )
 
 
 def test_other_files_of_safetensors_are_said_to_be_other(good):
@@ -606,7 +705,11 @@ def test_every_truncation_is_noticed(good):
         ("fitted.train_sizes", [1, 2, 3], "is not a list of 2"),
         ("fitted.train_sizes", [0, 2], "too few"),
         ("fitted.training.objective", [{}], "at training.objective.0: a dict is not a number"),
-        ("fitted.training.extra", 1, "at training: this version of twosample does not know 'extra'"),
+        (
+            "fitted.training.extra",
+            1,
+            "at training: this version of twosample does not know 'extra'",
+        ),
         ("frozen", ["log_width"], "has the parameter 'log_width'"),
     ],
 )
@@ -624,7 +727,9 @@ def test_tensors_that_do_not_fit_are_sentences(good):
     header, tensors = pieces(good)
 
     def changed(**others) -> str:
-        found = {name: tensor for name, tensor in {**tensors, **others}.items() if tensor is not None}
+        found = {
+            name: tensor for name, tensor in {**tensors, **others}.items() if tensor is not None
+        }
         return refusal(good, signed(header, found))
 
     shift, scale = tensors["scaling.shift"], tensors["scaling.scale"]
@@ -635,9 +740,15 @@ def test_tensors_that_do_not_fit_are_sentences(good):
     assert "in float64" in changed(**{"scaling.shift": shift.float()})
     assert "its scaling has the shape (7,)" in changed(**{"scaling.shift": torch.zeros(7).double()})
     assert "a scale that is not positive" in changed(**{"scaling.scale": scale * 0})
-    assert "holds what are no numbers" in changed(**{"representation.log_bandwidth": torch.tensor(-torch.inf)})
-    assert "values that are not finite" in changed(**{"representation.log_bandwidth": torch.tensor(-1e30)})
-    assert "left open, so it was never fitted" in changed(**{"representation.log_bandwidth": torch.tensor(torch.nan)})
+    assert "holds what are no numbers" in changed(
+        **{"representation.log_bandwidth": torch.tensor(-torch.inf)}
+    )
+    assert "values that are not finite" in changed(
+        **{"representation.log_bandwidth": torch.tensor(-1e30)}
+    )
+    assert "left open, so it was never fitted" in changed(
+        **{"representation.log_bandwidth": torch.tensor(torch.nan)}
+    )
     assert "has the shape (1,)" in changed(**{"representation.log_bandwidth": torch.zeros(1)})
 
 
@@ -660,8 +771,12 @@ def test_no_number_in_a_header_takes_memory(tmp_path):
         refusal(file, signed(text.replace(old, new), tensors))
     fitted_on(CATALOGUE["mmd-median"], images).save(file)
     header, tensors = pieces(file)
-    file.write_bytes(signed(json.dumps(header).replace("[1, 8, 9]", "[1, 1048576, 1048576]"), tensors))
-    loaded = twosample.load(file)  # a test of images of a terabyte: nothing is wrong with it until they come
+    file.write_bytes(
+        signed(json.dumps(header).replace("[1, 8, 9]", "[1, 1048576, 1048576]"), tensors)
+    )
+    loaded = twosample.load(
+        file
+    )  # a test of images of a terabyte: nothing is wrong with it until they come
     with pytest.raises(InputError, match="takes images of 1 x 1048576 x 1048576"):
         loaded.test(images(9, 0), images(9, 1))
     long = (2**63).to_bytes(8, "little") + b"{" + bytes(100)
@@ -671,14 +786,18 @@ def test_no_number_in_a_header_takes_memory(tmp_path):
         deep = {"class": "Frozen", "network": deep}
     header["test"]["fitted"]["representation"] = deep
     assert "more than 40 deep" in refusal(file, signed(header, tensors))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 500_000  # kilobytes; torch's own code is most
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 500_000
+    )  # kilobytes; torch's own code is most
 
 
 def test_a_header_of_more_than_16_megabytes_is_not_looked_at(good):
     header, tensors = pieces(good)
     header["provenance"]["notes"] = {"long": "x" * 2**24}
     assert "at most 16,777,216 are read" in refusal(good, signed(header, tensors))
-    with pytest.raises(InputError, match="cannot be saved, since it could not be read again: its header takes"):
+    with pytest.raises(
+        InputError, match="cannot be saved, since it could not be read again: its header takes"
+    ):
         fitted_on(CATALOGUE["mmd-median"]).save(good, notes={"long": "x" * 2**24})
 
 
@@ -706,14 +825,17 @@ FORGED = {
 
 @pytest.mark.parametrize(("test", "data"), FORGED.values(), ids=FORGED)
 def test_forgeries_are_refused_or_tested_with(test, data, tmp_path):
-    """Files with a right checksum and a change inside: a sentence, now or when they are used, and nothing else."""
+    """Files with a right checksum and a change inside: a sentence, now or when they are used, and
+    nothing else."""
     file = tmp_path / "kernel.safetensors"
     fitted_on(test, data).save(file)
     (header, tensors), rng = pieces(file), np.random.default_rng(1)
     X, Y, outcomes = data(8, 2), data(7, 3), []
     for number in range(350):
         forged = (
-            (altered_tree(header, rng, ODD_PARTS), tensors) if number % 3 else (header, altered_tensors(tensors, rng))
+            (altered_tree(header, rng, ODD_PARTS), tensors)
+            if number % 3
+            else (header, altered_tensors(tensors, rng))
         )
         file.write_bytes(signed(*forged))
         with warnings.catch_warnings():
@@ -724,7 +846,9 @@ def test_forgeries_are_refused_or_tested_with(test, data, tmp_path):
             except TwoSampleError as error:
                 outcomes.append(str(error))
     assert False not in outcomes
-    assert 50 < sum(outcome is not True for outcome in outcomes) < 350  # some changes do no harm: a name, a log
+    assert (
+        50 < sum(outcome is not True for outcome in outcomes) < 350
+    )  # some changes do no harm: a name, a log
 
 
 # Places to write to
@@ -802,7 +926,11 @@ def umask() -> int:
 
 def python(program: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -819,7 +947,8 @@ def named(name):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="takes a fork")
 def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path):
-    """A process that writes again and again is killed again and again; what is there can always be read."""
+    """A process that writes again and again is killed again and again; what is there can always be
+    read."""
     program = (
         FITTED
         + """
@@ -845,7 +974,9 @@ print(*read)
     read = [int(name) for name in python(program, tmp_path).split()]
     assert read == sorted(read) and all(name <= number for number, name in enumerate(read, 1))
     assert set(range(1, 21, 2)) <= set(read)  # where one file was complete, it is there
-    assert len(list(tmp_path.glob(".twosample-*.part"))) > 0  # and some kills came in the midst of another
+    assert (
+        len(list(tmp_path.glob(".twosample-*.part"))) > 0
+    )  # and some kills came in the midst of another
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path):
@@ -862,7 +993,9 @@ print(twosample.load("kernel.safetensors").spec.name, *os.listdir())
 """
     )
     message, rest = python(program, tmp_path).splitlines()
-    assert message.endswith("kernel.safetensors cannot be written (File too large); what was there before still is.")
+    assert message.endswith(
+        "kernel.safetensors cannot be written (File too large); what was there before still is."
+    )
     assert rest == "old kernel.safetensors"
 
 
@@ -877,16 +1010,31 @@ def call(*words: str, code: int = 0):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to stand in, with samples to learn from, others that differ in the same way, and others that do not."""
+    """A folder to stand in, with samples to learn from, others that differ in the same way, and
+    others that do not."""
     rng = np.random.default_rng(7)
     for name, shift in (("a", 0.0), ("b", 2.0), ("c", 0.0), ("d", 2.0), ("e", 0.0)):
         kinds = rng.choice(["x", "y"], 60)
-        pd.DataFrame({"size": rng.normal(shift, 1, 60), "kind": kinds}).to_csv(tmp_path / f"{name}.csv", index=False)
+        pd.DataFrame({"size": rng.normal(shift, 1, 60), "kind": kinds}).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-FIT = ["fit", "a.csv", "b.csv", "-o", "kernel.safetensors", "--method", "mmd-o", "--permutations", "99", "--seed", "0"]
+FIT = [
+    "fit",
+    "a.csv",
+    "b.csv",
+    "-o",
+    "kernel.safetensors",
+    "--method",
+    "mmd-o",
+    "--permutations",
+    "99",
+    "--seed",
+    "0",
+]
 
 
 def test_fit_and_apply(folder):
@@ -907,12 +1055,29 @@ def test_apply_gives_what_the_library_gives(folder):
     fitted = twosample.mmd_o(permutations=99).fit(pd.read_csv("a.csv"), pd.read_csv("b.csv"), rng=0)
     result = fitted.test(pd.read_csv("c.csv"), pd.read_csv("d.csv"), rng=1)
     learned = json.loads(call(*FIT, "--json").stdout)
-    found = json.loads(call("apply", "kernel.safetensors", "c.csv", "d.csv", "--seed", "1", "--json").stdout)
-    assert learned["training"]["objective"] == found["training"]["objective"] == list(result.training.objective)
+    found = json.loads(
+        call("apply", "kernel.safetensors", "c.csv", "d.csv", "--seed", "1", "--json").stdout
+    )
+    assert (
+        learned["training"]["objective"]
+        == found["training"]["objective"]
+        == list(result.training.objective)
+    )
     assert (found["pvalue"], found["statistic"]) == (result.pvalue, result.statistic)
-    expected = {"reject": True, "alpha": 0.05, "seed": 1, "files": ["c.csv", "d.csv"], "train_sizes": [60, 60]}
+    expected = {
+        "reject": True,
+        "alpha": 0.05,
+        "seed": 1,
+        "files": ["c.csv", "d.csv"],
+        "train_sizes": [60, 60],
+    }
     assert {key: found[key] for key in expected} == expected
-    assert found["provenance"]["notes"] == {"files": ["a.csv", "b.csv"], "rows": [60, 60], "method": "mmd-o", "seed": 0}
+    assert found["provenance"]["notes"] == {
+        "files": ["a.csv", "b.csv"],
+        "rows": [60, 60],
+        "method": "mmd-o",
+        "seed": 0,
+    }
 
 
 def test_options_of_apply_are_those_of_test(folder):
@@ -946,7 +1111,10 @@ def test_fit_in_its_other_ways(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fit", "absent.csv", "absent.csv", "-o", "none/k"], "there is no folder"),  # known before anything is read
+        (
+            ["fit", "absent.csv", "absent.csv", "-o", "none/k"],
+            "there is no folder",
+        ),  # known before anything is read
         (["fit", "a.csv", "b.csv", "-o", "."], "is a folder"),
         (["fit", "a.csv", "b.csv", "-o", "k", "--method", "best"], "method 'best' does not exist"),
         (["apply", "absent", "c.csv", "d.csv"], "error: absent does not exist"),

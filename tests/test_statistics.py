@@ -44,7 +44,9 @@ EQUAL = [name for name, (n, m, _) in PLANS.items() if n == m]
 
 
 def two_samples(n: int, m: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Samples:
-    return as_table(points(n, seed=seed, dtype=dtype), 0.3 + 1.5 * points(m, seed=seed + 1, dtype=dtype))
+    return as_table(
+        points(n, seed=seed, dtype=dtype), 0.3 + 1.5 * points(m, seed=seed + 1, dtype=dtype)
+    )
 
 
 def prepared(
@@ -52,10 +54,14 @@ def prepared(
 ) -> tuple[PreparedMMD, Tensor]:
     """What the statistic keeps, and thirty shuffles, the observed order first."""
     bins = plan.plan(*samples.sizes, seeded(2))
-    shuffles = torch.stack([torch.randperm(bins.moving, generator=seeded(seed)) for seed in range(30)])
+    shuffles = torch.stack(
+        [torch.randperm(bins.moving, generator=seeded(seed)) for seed in range(30)]
+    )
     shuffles[0] = torch.arange(bins.moving)
     dtype = samples.x.dtype
-    return MMD(estimator).prepare(make(kernel, dtype), samples, bins, seeded(3), **options), shuffles
+    return MMD(estimator).prepare(
+        make(kernel, dtype), samples, bins, seeded(3), **options
+    ), shuffles
 
 
 def observed(estimator: str, x: Tensor, y: Tensor, kernel: str = "rational quadratic") -> float:
@@ -68,15 +74,23 @@ def observed(estimator: str, x: Tensor, y: Tensor, kernel: str = "rational quadr
 
 @pytest.mark.parametrize(
     ("estimator", "name"),
-    [(estimator, name) for estimator in NAIVE for name in (EQUAL if estimator == "paired" else PLANS)],
+    [
+        (estimator, name)
+        for estimator in NAIVE
+        for name in (EQUAL if estimator == "paired" else PLANS)
+    ],
 )
 @pytest.mark.parametrize("kernel", ["deep, linear kappa", "rational quadratic"])
-def test_every_shuffle_is_the_naive_estimate_of_the_shuffled_points(estimator: str, name: str, kernel: str):
+def test_every_shuffle_is_the_naive_estimate_of_the_shuffled_points(
+    estimator: str, name: str, kernel: str
+):
     n, m, plan = PLANS[name]
     samples = two_samples(n, m)
     kept, shuffles = prepared(estimator, samples, plan, kernel=kernel)
     K = naive_matrix(make(kernel), samples.pooled()).tolist()
-    expected = [NAIVE[estimator](K, *relabelled(kept.bins, shuffle)) for shuffle in shuffles.tolist()]
+    expected = [
+        NAIVE[estimator](K, *relabelled(kept.bins, shuffle)) for shuffle in shuffles.tolist()
+    ]
     values = MMD(estimator).evaluate(kept, shuffles)
     assert values.dtype == torch.float64
     assert values.tolist() == pytest.approx(expected, rel=1e-10, abs=1e-12)
@@ -92,7 +106,9 @@ def test_the_first_row_is_the_estimate_of_the_samples(estimator: str, dtype: tor
     x, y = relabelled(kept.bins, range(kept.bins.moving))
     assert (sorted(x), sorted(y)) == (list(range(12)), list(range(12, 24)))
     value = MMD(estimator).evaluate(kept, shuffles)[0].item()
-    assert value == pytest.approx(NAIVE[estimator](K, x, y), abs=1e-12 if dtype == torch.float64 else 1e-6)
+    assert value == pytest.approx(
+        NAIVE[estimator](K, x, y), abs=1e-12 if dtype == torch.float64 else 1e-6
+    )
 
 
 @every_estimator
@@ -124,15 +140,26 @@ def test_witness_and_effect_are_those_of_the_samples():
     values = MMD().evaluate(kept, shuffles)
     threshold = float(torch.quantile(values, 0.95, interpolation="higher"))
     effect = MMD().effect(kept, float(values[0]), threshold)
-    observed, threshold = float(values[0]), float(values.sort().values[math.ceil(0.95 * (len(values) - 1))])
+    observed, threshold = (
+        float(values[0]),
+        float(values.sort().values[math.ceil(0.95 * (len(values) - 1))]),
+    )
     assert effect.mmd == pytest.approx(max(0.0, observed) ** 0.5, rel=1e-10)
-    assert effect.criterion == pytest.approx(observed / (deviation**2 * 2 * 9 * 6 / 15 + 1e-8) ** 0.5, rel=1e-8)
+    assert effect.criterion == pytest.approx(
+        observed / (deviation**2 * 2 * 9 * 6 / 15 + 1e-8) ** 0.5, rel=1e-8
+    )
     assert effect.power == pytest.approx(norm.sf((threshold - observed) / deviation), rel=1e-6)
 
 
 def test_prepare_keeps_no_graph():
     kept, shuffles = prepared("paired", two_samples(8, 8), Permutation(bins=4))
-    for tensor in (kept.sums, kept.own, kept.pairs, *kept.witness, MMD("paired").evaluate(kept, shuffles)):
+    for tensor in (
+        kept.sums,
+        kept.own,
+        kept.pairs,
+        *kept.witness,
+        MMD("paired").evaluate(kept, shuffles),
+    ):
         assert not tensor.requires_grad
 
 
@@ -140,18 +167,32 @@ def test_prepare_keeps_no_graph():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 9), st.integers(2, 9), st.sampled_from(["unbiased", "biased"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 9),
+    st.integers(2, 9),
+    st.sampled_from(["unbiased", "biased"]),
+)
 def test_the_order_of_rows_does_not_matter(seed: int, n: int, m: int, estimator: str):
     x, y = points(n, seed=seed), points(m, seed=seed + 1)
     shuffled = [part[torch.randperm(len(part), generator=seeded(seed))] for part in (x, y)]
-    assert observed(estimator, *shuffled) == pytest.approx(observed(estimator, x, y), rel=1e-9, abs=1e-12)
+    assert observed(estimator, *shuffled) == pytest.approx(
+        observed(estimator, x, y), rel=1e-9, abs=1e-12
+    )
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 9), st.integers(2, 9), st.sampled_from(["unbiased", "biased"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 9),
+    st.integers(2, 9),
+    st.sampled_from(["unbiased", "biased"]),
+)
 def test_swapping_the_samples_does_not_matter(seed: int, n: int, m: int, estimator: str):
     x, y = points(n, seed=seed), points(m, seed=seed + 1)
-    assert observed(estimator, y, x) == pytest.approx(observed(estimator, x, y), rel=1e-9, abs=1e-12)
+    assert observed(estimator, y, x) == pytest.approx(
+        observed(estimator, x, y), rel=1e-9, abs=1e-12
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -161,9 +202,12 @@ def test_biased_is_never_negative(seed: int, n: int, m: int):
 
 
 def test_paired_depends_on_who_is_paired_with_whom():
-    """Which is why shuffles within a sample count for it, and why it is never enumerated by labels alone."""
+    """Which is why shuffles within a sample count for it, and why it is never enumerated by labels
+    alone."""
     kept, _ = prepared("paired", two_samples(6, 6), Permutation())
-    within = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]])
+    within = torch.tensor(
+        [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]]
+    )
     first, second = MMD("paired").evaluate(kept, within).tolist()
     assert abs(first - second) > 1e-6
     assert [MMD(name).depends_on_order for name in NAIVE] == [False, False, True]
@@ -177,7 +221,9 @@ def test_paired_depends_on_who_is_paired_with_whom():
 
 
 def test_labels_of_a_shuffle():
-    bins = Bins(torch.tensor([0, 1, 0, 1, 4]), torch.tensor([2, 3, 3, 2]), moving_x=2, moving_y=2, size=2)
+    bins = Bins(
+        torch.tensor([0, 1, 0, 1, 4]), torch.tensor([2, 3, 3, 2]), moving_x=2, moving_y=2, size=2
+    )
     assert (bins.moving, bins.count) == (4, 6)
     labels = bins.in_x(torch.tensor([[0, 1, 2, 3], [3, 0, 1, 2]]))
     assert labels.tolist() == [[1, 1, 0, 0, 1, 0], [1, 0, 0, 1, 1, 0]]
@@ -203,7 +249,9 @@ class Recorder(nn.Module):
 def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int):
     recorder = Recorder()
     x, y = torch.arange(9.0)[:, None], torch.arange(9.0, 15.0)[:, None]
-    (z,) = embed_pooled(OnFeatures(recorder, Gaussian(1.0)).embed, as_table(x, y), seeded(), memory=memory)
+    (z,) = embed_pooled(
+        OnFeatures(recorder, Gaussian(1.0)).embed, as_table(x, y), seeded(), memory=memory
+    )
     assert z[:, 0].tolist() == list(range(15))
     order = list(itertools.chain(*recorder.batches))
     assert sorted(order) == list(range(15))
@@ -218,7 +266,9 @@ def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int
 
 def test_a_budget_below_one_point_still_makes_no_empty_batch():
     recorder, z = Recorder(), torch.arange(15.0)[:, None]
-    embed_pooled(OnFeatures(recorder, Gaussian(1.0)).embed, as_table(z[:9], z[9:]), seeded(), memory=2**12)
+    embed_pooled(
+        OnFeatures(recorder, Gaussian(1.0)).embed, as_table(z[:9], z[9:]), seeded(), memory=2**12
+    )
     assert all(recorder.batches)
 
 
@@ -233,12 +283,17 @@ def test_pooled_embedding_of_a_deep_kernel_has_all_parts():
 
 
 def test_an_unknown_estimator_is_named():
-    with pytest.raises(IncompatibleParts, match=r"MMD\('median'\) does not exist; use one of unbiased, biased, paired"):
+    with pytest.raises(
+        IncompatibleParts,
+        match=r"MMD\('median'\) does not exist; use one of unbiased, biased, paired",
+    ):
         MMD("median")
 
 
 def test_paired_needs_equal_sizes():
-    with pytest.raises(InputError, match=r"samples of one size, not 6 and 4; use MMD\('unbiased'\)"):
+    with pytest.raises(
+        InputError, match=r"samples of one size, not 6 and 4; use MMD\('unbiased'\)"
+    ):
         prepared("paired", two_samples(6, 4), Permutation())
 
 

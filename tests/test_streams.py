@@ -1,4 +1,5 @@
-"""Samples larger than memory: the same answers as in memory, every complaint with its row, and nothing left behind."""
+"""Samples larger than memory: the same answers as in memory, every complaint with its row, and
+nothing left behind."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def temporary(tmp_path, monkeypatch):
 
 
 def trained(network=None):
-    return TwoSampleTest(DeepKernel(network or MLP(3, width=4)), Learning(steps=3), calibration=Permutation(99))
+    return TwoSampleTest(
+        DeepKernel(network or MLP(3, width=4)), Learning(steps=3), calibration=Permutation(99)
+    )
 
 
 TESTS = {
@@ -97,12 +100,16 @@ def test_streams_give_the_answer_of_arrays(name, temporary):
     assert found.statistic == pytest.approx(expected.statistic, rel=1e-5, abs=1e-7)
     assert found.pvalue == pytest.approx(expected.pvalue, abs=1e-6)
     assert (found.sizes, found.train_sizes) == (expected.sizes, expected.train_sizes)
-    assert found.effect.mmd == (None if expected.effect.mmd is None else pytest.approx(expected.effect.mmd, abs=1e-5))
+    assert found.effect.mmd == (
+        None if expected.effect.mmd is None else pytest.approx(expected.effect.mmd, abs=1e-5)
+    )
 
 
 def test_one_seed_is_one_answer_and_batches_do_not_matter():
     X, Y = normal(120), normal(100, seed=1)
-    results = [trained().run(Stream.batches(cut(X, *edges)), Y, rng=3) for edges in ((), (60,), (7, 8, 90))]
+    results = [
+        trained().run(Stream.batches(cut(X, *edges)), Y, rng=3) for edges in ((), (60,), (7, 8, 90))
+    ]
     assert len({result.pvalue for result in results}) == 1
     assert results[0].statistic == pytest.approx(results[2].statistic, abs=1e-6)
     assert trained().run(Stream.batches(cut(X, 60)), Y, rng=4).statistic != results[0].statistic
@@ -114,7 +121,9 @@ def test_files_are_read_in_parts(tmp_path, monkeypatch, temporary):
     for name, data in (("x", X), ("y", Y)):
         np.save(tmp_path / f"{name}.npy", data)
         np.save(tmp_path / f"{name}f.npy", np.asfortranarray(data))
-        pl.DataFrame(data, schema=["a", "b", "c"]).write_parquet(tmp_path / f"{name}.parquet", row_group_size=8)
+        pl.DataFrame(data, schema=["a", "b", "c"]).write_parquet(
+            tmp_path / f"{name}.parquet", row_group_size=8
+        )
     expected = FIXED.run(X, Y, rng=0)
     pairs = [
         [Stream.npy(tmp_path / f"{name}.npy") for name in "xy"],
@@ -123,7 +132,9 @@ def test_files_are_read_in_parts(tmp_path, monkeypatch, temporary):
         [Stream.npy([tmp_path / "x.npy", tmp_path / "xf.npy"]), Y],
     ]
     assert [len(part) for part in pairs[0]] == [35, 30]
-    assert [part.rows for part in pairs[2][0].partitions] == [35] and [len(part) for part in pairs[2][0]] == [
+    assert [part.rows for part in pairs[2][0].partitions] == [35] and [
+        len(part) for part in pairs[2][0]
+    ] == [
         10,
         10,
         10,
@@ -131,7 +142,10 @@ def test_files_are_read_in_parts(tmp_path, monkeypatch, temporary):
     ]
     for pair in pairs[:3]:
         result = FIXED.run(*pair, rng=0)
-        assert (result.statistic, result.pvalue) == (pytest.approx(expected.statistic, abs=1e-6), expected.pvalue)
+        assert (result.statistic, result.pvalue) == (
+            pytest.approx(expected.statistic, abs=1e-6),
+            expected.pvalue,
+        )
     assert FIXED.run(*pairs[3], rng=0).sizes == (70, 30)
     chosen = Stream.parquet([tmp_path / "x.parquet"] * 2, columns=["c", "a"])
     assert FIXED.run(chosen, pl.DataFrame({"a": Y[:, 0], "c": Y[:, 2]}), rng=0).sizes == (70, 30)
@@ -143,7 +157,11 @@ def test_partitions_can_be_read_in_another_process(tmp_path, temporary):
     once = Stream.batches(iter([normal(4), normal(3)]))
     for stream in (Stream.npy(tmp_path / "x.npy"), Stream.parquet(tmp_path / "x.parquet"), once):
         again = [pickle.loads(pickle.dumps(part)) for part in stream.partitions]
-        assert sum(len(part.read()) for part in again) == len(stream) == sum(part.rows for part in stream.partitions)
+        assert (
+            sum(len(part.read()) for part in again)
+            == len(stream)
+            == sum(part.rows for part in stream.partitions)
+        )
     function = Stream.batches(lambda: iter(cut(normal(9), 2, 5)))
     assert [len(part.read()) for part in function.partitions] == [2, 3, 4]
 
@@ -153,8 +171,12 @@ def test_large_memory_maps_are_streams(tmp_path, monkeypatch):
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     seen = []
     original = module.Profile.read
-    monkeypatch.setattr(module.Profile, "read", lambda self, batch: seen.append(len(batch)) or original(self, batch))
-    test = TwoSampleTest(OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=2**20)
+    monkeypatch.setattr(
+        module.Profile, "read", lambda self, batch: seen.append(len(batch)) or original(self, batch)
+    )
+    test = TwoSampleTest(
+        OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=2**20
+    )
     small = test.run(mapped[:1000], normal(1000, 2), rng=0)
     assert not seen and small.samples is not None
     assert test.run(mapped, normal(50, 2), rng=0).sizes == (40_000, 50)
@@ -166,10 +188,15 @@ def test_a_fitted_test_takes_streams(temporary):
     fitted = trained().fit(Stream.batches(cut(X, 30)), iter(cut(Y, 5)), rng=0)
     same = trained().fit(X, Y, rng=0)
     assert fitted.train_sizes == (80, 70)
-    for mine, other in zip(fitted.representation.parameters(), same.representation.parameters(), strict=True):
+    for mine, other in zip(
+        fitted.representation.parameters(), same.representation.parameters(), strict=True
+    ):
         assert torch.allclose(mine, other, atol=1e-6)
     new, other = normal(50, seed=2), normal(40, seed=3, shift=1.0)
-    results = [fitted.test(*pair, rng=1) for pair in ((new, other), (iter(cut(new, 9)), Stream.batches(cut(other, 9))))]
+    results = [
+        fitted.test(*pair, rng=1)
+        for pair in ((new, other), (iter(cut(new, 9)), Stream.batches(cut(other, 9))))
+    ]
     assert results[0].pvalue == results[1].pvalue
     assert results[0].statistic == pytest.approx(results[1].statistic, abs=1e-6)
 
@@ -179,23 +206,36 @@ def test_a_fitted_test_takes_streams(temporary):
 
 def frames(rows: int, seed: int):
     rng = np.random.default_rng(seed)
-    table = {"size": rng.normal(50, 9, rows), "kind": rng.choice(["a", "b"], rows), "on": rng.random(rows) < 0.5}
+    table = {
+        "size": rng.normal(50, 9, rows),
+        "kind": rng.choice(["a", "b"], rows),
+        "on": rng.random(rows) < 0.5,
+    }
     table["kind"][-2:] = ["late", "last"]  # levels that only the last batch has
     return pd.DataFrame(table)
 
 
-@pytest.mark.parametrize("form", [lambda t: t, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "form", [lambda t: t, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
+)
 @pytest.mark.parametrize("once", [True, False])
 def test_levels_may_come_late(form, once, temporary):
     X, Y = frames(60, 0), frames(50, 1)
     batches = [form(part.reset_index(drop=True)) for part in cut(X, 20, 55)]
-    mixed = [batches[0], form(X[20:55].reset_index(drop=True)[["on", "size", "kind"]]), batches[2]]  # another order
+    mixed = [
+        batches[0],
+        form(X[20:55].reset_index(drop=True)[["on", "size", "kind"]]),
+        batches[2],
+    ]  # another order
     expected = FIXED.run(X, Y, rng=0)
     found = FIXED.run(iter(mixed) if once else Stream.batches(mixed), form(Y), rng=0)
     assert found.fitted.schema == expected.fitted.schema
     assert torch.allclose(found.fitted.scaling.shift, expected.fitted.scaling.shift, rtol=1e-12)
     assert torch.allclose(found.fitted.scaling.scale, expected.fitted.scaling.scale, rtol=1e-12)
-    assert (found.statistic, found.pvalue) == (pytest.approx(expected.statistic, abs=1e-7), expected.pvalue)
+    assert (found.statistic, found.pvalue) == (
+        pytest.approx(expected.statistic, abs=1e-7),
+        expected.pvalue,
+    )
 
 
 def test_a_column_of_booleans_and_then_of_numbers_is_numeric():
@@ -213,7 +253,10 @@ def test_images(dtype, temporary):
     expected = FIXED.run(X, Y, rng=0)
     found = FIXED.run(iter(cut(X, 7)), Stream.batches(cut(Y, 20)), rng=0)
     assert found.fitted.schema == expected.fitted.schema
-    assert found.statistic == pytest.approx(expected.statistic, abs=1e-6) and found.pvalue == expected.pvalue
+    assert (
+        found.statistic == pytest.approx(expected.statistic, abs=1e-6)
+        and found.pvalue == expected.pvalue
+    )
     assert torch.allclose(found.fitted.scaling.scale, expected.fitted.scaling.scale, rtol=1e-12)
 
 
@@ -264,7 +307,9 @@ class Spy(nn.Module):
 def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
     monkeypatch.setattr(module, "MAX_TRAINING_ROWS", most)
     X, Y = np.arange(101.0)[:, None], np.arange(1000.0, 1080.0)[:, None]
-    test = TwoSampleTest(OnFeatures(Spy(), Gaussian(1.0)), Learning(steps=2), calibration=Permutation(19))
+    test = TwoSampleTest(
+        OnFeatures(Spy(), Gaussian(1.0)), Learning(steps=2), calibration=Permutation(19)
+    )
     result = test.run(iter(cut(X, 10, 30)), Stream.batches(cut(Y, 17)), rng=0)
     trained_on = 13 if most == 13 else 50
     assert result.train_sizes == (trained_on, min(40, trained_on))
@@ -296,7 +341,8 @@ def _again(test, most):
 
 
 def test_batches_mix_the_samples():
-    """A network that sees its batch must see both samples in it, in shares that are left to chance."""
+    """A network that sees its batch must see both samples in it, in shares that are left to
+    chance."""
     seen = []
 
     class Looking(nn.Module):
@@ -304,7 +350,9 @@ def test_batches_mix_the_samples():
             seen.append((points[:, 0] > 0).float().mean().item())
             return points
 
-    test = TwoSampleTest(OnFeatures(Looking(), Gaussian(1.0)), calibration=Permutation(19), memory=2**22)
+    test = TwoSampleTest(
+        OnFeatures(Looking(), Gaussian(1.0)), calibration=Permutation(19), memory=2**22
+    )
     X, Y = np.sort(np.random.default_rng(0).uniform(-2, -1, (700, 1)), 0), np.full((700, 1), 2.0)
     test.run(Stream.batches([X]), Y + X, rng=0)
     shares = seen[-(1400 // 64) :]
@@ -316,21 +364,28 @@ def test_level_is_within_exact_binomial_limits(name):
     runs, alpha = 150, 0.05
 
     class ByBatch(nn.Module):
-        """What it gives depends on the company: the test stays exact because the company is blind to labels."""
+        """What it gives depends on the company: the test stays exact because the company is blind
+        to labels."""
 
         def forward(self, points):
             return (points - points.mean(0)) / (points.std(0, unbiased=False) + 1e-3)
 
     test = {
-        "deep": TwoSampleTest(DeepKernel(MLP(2, width=4)), Learning(steps=3), calibration=Permutation(19)),
+        "deep": TwoSampleTest(
+            DeepKernel(MLP(2, width=4)), Learning(steps=3), calibration=Permutation(19)
+        ),
         "median": twosample.mmd_median(permutations=19),
-        "batch": TwoSampleTest(OnFeatures(ByBatch(), Gaussian(0.5)), calibration=Permutation(19), memory=2**20),
+        "batch": TwoSampleTest(
+            OnFeatures(ByBatch(), Gaussian(0.5)), calibration=Permutation(19), memory=2**20
+        ),
     }[name]
     rejected = 0
     for seed in range(runs):
         rng = np.random.default_rng(1000 + seed)
         X, Y = rng.normal(size=(34, 2)), rng.normal(size=(22, 2))
-        result = test.run(Stream.batches(cut(X, 3, 20)), Stream.batches(cut(Y, 11)), rng=seed, progress=False)
+        result = test.run(
+            Stream.batches(cut(X, 3, 20)), Stream.batches(cut(Y, 11)), rng=seed, progress=False
+        )
         rejected += result.reject(alpha)
     low, high = binom.ppf([5e-7, 1 - 5e-7], runs, alpha)
     assert low <= rejected <= high
@@ -346,7 +401,10 @@ def holey(rows: int, row: int):
 
 
 BAD = {
-    "missing": (lambda: cut(holey(50, 33), 10, 20), r"X contains 1 missing value \(first at row 33, column 2\); drop"),
+    "missing": (
+        lambda: cut(holey(50, 33), 10, 20),
+        r"X contains 1 missing value \(first at row 33, column 2\); drop",
+    ),
     "batch": (lambda: cut(holey(50, 33), 10, 20), r"this is batch 3 of X, which begins at row 20"),
     "infinite": (
         lambda: cut(normal(30) / (np.arange(30) != 25)[:, None], 20),
@@ -360,7 +418,10 @@ BAD = {
         lambda: [normal(5), np.zeros((3, 8, 8))],
         r"batch 2 of X holds images but the first batch of X is a table",
     ),
-    "width": (lambda: [normal(5), normal(5, 2)], r"The first batch of X has 3 columns but batch 2 of X has 2"),
+    "width": (
+        lambda: [normal(5), normal(5, 2)],
+        r"The first batch of X has 3 columns but batch 2 of X has 2",
+    ),
     "text": (
         lambda: [pd.DataFrame({"a": [str(i) for i in range(60)]})] * 2,
         r"X .*60 different values in column|numbers",
@@ -388,14 +449,18 @@ def test_bad_batches_are_located(name, once, temporary):
 def test_columns_must_be_the_same_in_all_batches():
     first = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
     with pytest.raises(
-        InputError, match="The first batch of X and batch 2 of X have different columns; missing in batch 2"
+        InputError,
+        match="The first batch of X and batch 2 of X have different columns; missing in batch 2",
     ):
         FIXED.run(Stream.batches([first, first.rename(columns={"b": "c"})]), first)
     with pytest.raises(
-        InputError, match="batch 2 of X has numbers in column 'b', but strings or categories came before"
+        InputError,
+        match="batch 2 of X has numbers in column 'b', but strings or categories came before",
     ):
         FIXED.run(Stream.batches([first, first.assign(b=1.0)]), first)
-    with pytest.raises(InputError, match="X has strings or categories in column 'b' but Y has numbers"):
+    with pytest.raises(
+        InputError, match="X has strings or categories in column 'b' but Y has numbers"
+    ):
         FIXED.run(Stream.batches([first]), first.assign(b=1.0))
     with pytest.raises(InputError, match="X and Y have different columns; missing in Y: 'b'"):
         FIXED.run(Stream.batches([first]), first[["a"]])
@@ -409,13 +474,17 @@ def test_text_is_found_before_it_fills_the_memory(monkeypatch):
 
 def test_warnings_are_those_of_samples_and_come_once():
     constant = np.column_stack([normal(20, 1), np.full(20, 3.0)])
-    with pytest.warns(InputWarning, match=r"1 column is constant over X and Y together \(1\)") as caught:
+    with pytest.warns(
+        InputWarning, match=r"1 column is constant over X and Y together \(1\)"
+    ) as caught:
         FIXED.run(Stream.batches(cut(constant, 5)), constant, rng=0)
     assert len(caught) == 1
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "b": ["x", "y"] * 2})
     fitted = FIXED.fit(table, table)
     new = table.assign(b=["new", "x", "newer", "x"])
-    with pytest.warns(InputWarning, match="X has 2 levels in column 'b' that the test was not fitted on") as caught:
+    with pytest.warns(
+        InputWarning, match="X has 2 levels in column 'b' that the test was not fitted on"
+    ) as caught:
         fitted.test(Stream.batches(cut(new, 2)), table, rng=0)
     assert len(caught) == 1
 
@@ -428,7 +497,9 @@ def test_too_few_rows(fraction, rows):
 
 
 def test_what_cannot_be_a_stream():
-    with pytest.raises(InputError, match="the batches are a int; pass an iterable of arrays or tables"):
+    with pytest.raises(
+        InputError, match="the batches are a int; pass an iterable of arrays or tables"
+    ):
         Stream.batches(3)
     with pytest.raises(InputError, match="does not exist"):
         Stream.npy("nowhere.npy")
@@ -443,7 +514,9 @@ def test_damaged_files(tmp_path):
     np.savez(tmp_path / "array.npz", a=normal(3))
     np.save(tmp_path / "number.npy", 3.0)
     for make, name in ((Stream.npy, "bad.npy"), (Stream.parquet, "bad.parquet")):
-        with pytest.raises(InputError, match=f"{name} cannot be read as|{name} holds Python objects"):
+        with pytest.raises(
+            InputError, match=f"{name} cannot be read as|{name} holds Python objects"
+        ):
             make(tmp_path / name)
     with pytest.raises(InputError, match=r"no column 'b'; it has a\."):
         Stream.parquet(tmp_path / "good.parquet", columns=["b"])
@@ -455,7 +528,9 @@ def test_damaged_files(tmp_path):
 
 def test_a_function_must_give_the_same_rows_each_time():
     once = iter(cut(normal(20), 5))
-    with pytest.raises(InputError, match="X gave 20 rows when it was read first and 0 the next time"):
+    with pytest.raises(
+        InputError, match="X gave 20 rows when it was read first and 0 the next time"
+    ):
         FIXED.run(Stream.batches(lambda: once), normal(9))
     calls = iter(range(9))
     with pytest.raises(InputError, match="X gave other rows when it was read again"):
@@ -525,7 +600,11 @@ def test_ctrl_c_in_a_program_leaves_no_files(tmp_path):
     )
     environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     for _ in range(3):
         process.stdout.readline()
@@ -542,7 +621,9 @@ def test_embedded_points_beyond_the_budget_are_in_a_file(temporary, monkeypatch)
     original = module._mapped
     monkeypatch.setattr(module, "_mapped", lambda *shape: made.append(shape) or original(*shape))
     tests = [
-        TwoSampleTest(OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=memory)
+        TwoSampleTest(
+            OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=memory
+        )
         for memory in (2**20, 2**30)
     ]
     results = [test.run(Stream.batches(cut(X, 20_000)), Y, rng=0) for test in tests]
@@ -557,7 +638,8 @@ def test_a_full_disk_is_a_sentence(temporary, monkeypatch):
 
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(
-        InputError, match=r"batches of X cannot be written to .* \(No space left on device\); set TMPDIR"
+        InputError,
+        match=r"batches of X cannot be written to .* \(No space left on device\); set TMPDIR",
     ):
         FIXED.run(iter([normal(20)]), normal(9))
     monkeypatch.setattr(os, "posix_fallocate", full)
@@ -592,7 +674,9 @@ print(json.dumps([peak() - before, *result.sizes, *(result.train_sizes or ())]))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-@pytest.mark.parametrize(("ending", "how"), [("npy", "fixed"), ("npy", "trained"), ("parquet", "fixed")])
+@pytest.mark.parametrize(
+    ("ending", "how"), [("npy", "fixed"), ("npy", "trained"), ("parquet", "fixed")]
+)
 def test_peak_memory_does_not_grow_with_the_width_of_the_rows(ending, how, tmp_path):
     rows, columns = 200_000, 200
     x, y = tmp_path / f"x.{ending}", tmp_path / f"y.{ending}"
@@ -635,23 +719,39 @@ def test_the_command_line_streams_files(ending, tmp_path, monkeypatch):
         np.save(tmp_path / f"{name}.npy", data)
         pl.DataFrame(data, schema=["a", "b"]).write_parquet(tmp_path / f"{name}.parquet")
     words = [str(tmp_path / f"{name}.{ending}") for name in "xy"]
-    quick = ["test", *words, "--method", "mmd-median", "--permutations", "99", "--seed", "0", "--json"]
+    quick = [
+        "test",
+        *words,
+        "--method",
+        "mmd-median",
+        "--permutations",
+        "99",
+        "--seed",
+        "0",
+        "--json",
+    ]
     plain, streamed = (json.loads(call(*quick, *more).stdout) for more in ([], ["--stream"]))
     assert streamed == plain and streamed["rows"] == [60, 60]
     made = []
     original = module.Stream.__init__
-    monkeypatch.setattr(module.Stream, "__init__", lambda self, parts: made.append(1) or original(self, parts))
+    monkeypatch.setattr(
+        module.Stream, "__init__", lambda self, parts: made.append(1) or original(self, parts)
+    )
     assert json.loads(call(*quick).stdout) == plain and not made
     monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 1000)
     assert json.loads(call(*quick).stdout) == plain and made
     made.clear()
-    assert "explanation" in json.loads(call(*quick, "--explain").stdout) and not made  # it needs the rows
+    assert (
+        "explanation" in json.loads(call(*quick, "--explain").stdout) and not made
+    )  # it needs the rows
 
 
 def test_the_command_line_says_what_cannot_be_streamed(tmp_path):
     np.save(tmp_path / "x.npy", normal(30))
     npy = str(tmp_path / "x.npy")
-    assert "--explain needs the rows" in call("test", npy, npy, "--stream", "--explain", code=2).stderr
+    assert (
+        "--explain needs the rows" in call("test", npy, npy, "--stream", "--explain", code=2).stderr
+    )
 
 
 def test_the_page_gives_what_it_shows(tmp_path, monkeypatch):

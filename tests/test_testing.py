@@ -1,4 +1,5 @@
-"""The contracts: all of our parts keep them, and for every clause there is a part that breaks it and is caught."""
+"""The contracts: all of our parts keep them, and for every clause there is a part that breaks it
+and is caught."""
 
 from __future__ import annotations
 
@@ -57,7 +58,11 @@ X, Y = points(24, seed=1), points(24, seed=2) * 1.5 + 2.0
 
 def public(kind: type) -> set[type]:
     found = [getattr(twosample, name) for name in twosample.__all__]
-    return {thing for thing in found if inspect.isclass(thing) and issubclass(thing, kind) and thing is not kind}
+    return {
+        thing
+        for thing in found
+        if inspect.isclass(thing) and issubclass(thing, kind) and thing is not kind
+    }
 
 
 # Ours
@@ -105,7 +110,10 @@ FEATURIZERS: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "ResidualMLP": (lambda: ResidualMLP(width=5), POINTS),
     "ConvNet": (lambda: ConvNet(width=6, channels=(4, 4)), IMAGES),
     "ConvNet with ranks": (lambda: ConvNet(width=6, channels=(4, 4), ranks=True), IMAGES),
-    "ConvNet by batches": (lambda: ConvNet(width=6, channels=(4, 4), normalisation="batch"), IMAGES),
+    "ConvNet by batches": (
+        lambda: ConvNet(width=6, channels=(4, 4), normalisation="batch"),
+        IMAGES,
+    ),
     "Classifier": (Classifier, POINTS),
     "AutoFeaturizer": (AutoFeaturizer, POINTS),
     "AutoFeaturizer of images": (AutoFeaturizer, IMAGES),
@@ -115,7 +123,10 @@ FEATURIZERS: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "MeanEmbedding": (lambda: MeanEmbedding(3), POINTS),
     "MeanEmbedding by a deep kernel": (lambda: MeanEmbedding(2, DeepKernel(network())), POINTS),
     "SmoothCharacteristic": (lambda: SmoothCharacteristic(3), POINTS),
-    "a network of torch": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.BatchNorm1d(4)), POINTS),
+    "a network of torch": (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.BatchNorm1d(4)),
+        POINTS,
+    ),
 }
 
 
@@ -150,14 +161,20 @@ class SumOfColumns(nn.Module):
         return 3.0 - seen.sum(1, keepdim=True)
 
 
-@pytest.mark.parametrize(("statistic", "representation"), STATISTICS, ids=[repr(part) for part, _ in STATISTICS])
-def test_our_statistics_keep_their_contract(statistic: Statistic, representation: Callable[[], nn.Module]):
+@pytest.mark.parametrize(
+    ("statistic", "representation"), STATISTICS, ids=[repr(part) for part, _ in STATISTICS]
+)
+def test_our_statistics_keep_their_contract(
+    statistic: Statistic, representation: Callable[[], nn.Module]
+):
     testing.check_statistic(statistic, representation(), X, Y)
 
 
 @pytest.mark.parametrize("statistic", [MMD("unbiased"), MMD("biased"), HotellingT2()], ids=repr)
 def test_our_statistics_keep_their_contract_at_unequal_sizes(statistic: Statistic):
-    testing.check_statistic(statistic, locations() if isinstance(statistic, HotellingT2) else Gaussian(), X, Y[:10])
+    testing.check_statistic(
+        statistic, locations() if isinstance(statistic, HotellingT2) else Gaussian(), X, Y[:10]
+    )
 
 
 OBJECTIVES: list[tuple[Any, Callable[[], nn.Module]]] = [
@@ -169,8 +186,12 @@ OBJECTIVES: list[tuple[Any, Callable[[], nn.Module]]] = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "representation"), OBJECTIVES, ids=[repr(part) for part, _ in OBJECTIVES])
-def test_our_objectives_keep_their_contract(objective: Any, representation: Callable[[], nn.Module]):
+@pytest.mark.parametrize(
+    ("objective", "representation"), OBJECTIVES, ids=[repr(part) for part, _ in OBJECTIVES]
+)
+def test_our_objectives_keep_their_contract(
+    objective: Any, representation: Callable[[], nn.Module]
+):
     testing.check_objective(objective, representation(), X, Y)
 
 
@@ -482,10 +503,14 @@ class Mean(Statistic):
     def check(self, representation):
         pass
 
-    def prepare(self, representation, samples, bins, generator, *, memory=0, progress=False, workers=None):
+    def prepare(
+        self, representation, samples, bins, generator, *, memory=0, progress=False, workers=None
+    ):
         with torch.no_grad():
             f = representation(samples.pooled()).double()[:, 0]
-        totals = torch.zeros(bins.count, dtype=torch.float64).index_add_(0, torch.cat([bins.of_x, bins.of_y]), f)
+        totals = torch.zeros(bins.count, dtype=torch.float64).index_add_(
+            0, torch.cat([bins.of_x, bins.of_y]), f
+        )
         return PreparedMean(bins, samples.sizes, totals)
 
     def evaluate(self, prepared, shuffles):
@@ -526,7 +551,8 @@ class InSingle(Mean):
 
 
 class FavoursTheObserved(Mean):
-    """The error that makes every test reject: the observed order is not treated as the others are."""
+    """The error that makes every test reject: the observed order is not treated as the others
+    are."""
 
     def evaluate(self, prepared, shuffles):
         observed = (shuffles == torch.arange(shuffles.shape[1])).all(1)
@@ -543,7 +569,8 @@ class LooksAtRows(Mean):
 
 
 class CountsTheFirstMore(Mean):
-    """It weighs the points of X by their place among them, and says that it does not look at the order."""
+    """It weighs the points of X by their place among them, and says that it does not look at the
+    order."""
 
     def evaluate(self, prepared, shuffles):
         bins, n = prepared.bins, prepared.bins.moving_x
@@ -582,7 +609,9 @@ class WrongLaw(Mean):
 
 class NoResolution(Mean):
     def prepare(self, representation, samples, bins, generator, **options):
-        return dataclasses.replace(super().prepare(representation, samples, bins, generator), resolution=math.nan)
+        return dataclasses.replace(
+            super().prepare(representation, samples, bins, generator), resolution=math.nan
+        )
 
 
 class NoEffect(Mean):
@@ -744,7 +773,9 @@ class TrainsInPlace(Wrapped):
         with torch.no_grad():
             self.test.representation.log_bandwidth += 0.01
         result = self.test.run(X, Y, **options)
-        return dataclasses.replace(result, statistic=0.0, pvalue=1.0, null_distribution=np.zeros(19))
+        return dataclasses.replace(
+            result, statistic=0.0, pvalue=1.0, null_distribution=np.zeros(19)
+        )
 
 
 class Cleans(Wrapped):
@@ -775,8 +806,12 @@ def test_a_broken_test_is_caught(kind: type[Wrapped]):
 
 
 def test_a_statistic_that_favours_the_observed_order_makes_a_test_that_is_caught():
-    test = TwoSampleTest(SumOfColumns(), statistic=FavoursTheObserved(), calibration=Permutation(19))
-    with pytest.raises(BrokenContract, match=r"it rejected 30 of 30 at 0\.05; an exact test stays within"):
+    test = TwoSampleTest(
+        SumOfColumns(), statistic=FavoursTheObserved(), calibration=Permutation(19)
+    )
+    with pytest.raises(
+        BrokenContract, match=r"it rejected 30 of 30 at 0\.05; an exact test stays within"
+    ):
         testing.check_test(test, runs=30, rng=0)
 
 
@@ -791,7 +826,11 @@ def test_a_statistic_that_favours_the_observed_order_makes_a_test_that_is_caught
     ],
 )
 def test_there_is_a_broken_part_for_every_clause(kind: str, faults: dict[type, str]):
-    unbroken = [clause for clause in testing.clauses(kind) if not any(re.search(f, clause) for f in faults.values())]
+    unbroken = [
+        clause
+        for clause in testing.clauses(kind)
+        if not any(re.search(f, clause) for f in faults.values())
+    ]
     assert not set(unbroken) - {"On an accelerator, where there is one, it gives the same values."}
 
 
@@ -802,7 +841,9 @@ def test_parts_are_left_as_they_were():
     kernel = DeepKernel(network())
     before = {name: tensor.clone() for name, tensor in kernel.state_dict().items()}
     testing.check_kernel(kernel, POINTS)
-    assert all(torch.equal(t.nan_to_num(), before[n].nan_to_num()) for n, t in kernel.state_dict().items())
+    assert all(
+        torch.equal(t.nan_to_num(), before[n].nan_to_num()) for n, t in kernel.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("few", [torch.zeros(7, 2), torch.zeros(20)], ids=["rows", "dimensions"])
@@ -816,9 +857,13 @@ def test_a_part_that_raises_breaks_the_clause_it_raises_in():
         def pairs(self, a, b):
             raise ZeroDivisionError("oops")
 
-    with pytest.raises(BrokenContract, match=r"`pairs` .* it raised ZeroDivisionError: oops") as caught:
+    with pytest.raises(
+        BrokenContract, match=r"`pairs` .* it raised ZeroDivisionError: oops"
+    ) as caught:
         testing.check_kernel(Raises(), POINTS)
-    assert isinstance(caught.value, AssertionError) and isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert isinstance(caught.value, AssertionError) and isinstance(
+        caught.value.__cause__, ZeroDivisionError
+    )
 
 
 def test_the_message_has_numbers():

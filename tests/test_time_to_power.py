@@ -1,4 +1,5 @@
-"""What benchmarks/time_to_power.py rests on: our step on the paper's schedule climbs where the textbook's climbs."""
+"""What benchmarks/time_to_power.py rests on: our step on the paper's schedule climbs where the
+textbook's climbs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from bank import seeded
 from twosample import PowerCriterion
 from twosample._data.samples import Scaling, as_samples
 
-SMALL = {"blob": (120, 2, ()), "hdgm": (150, 10, ()), "higgs": (150, 4, ()), "mnist": (60, 0, (28, 28))}
+SMALL = {
+    "blob": (120, 2, ()),
+    "hdgm": (150, 10, ()),
+    "higgs": (150, 4, ()),
+    "mnist": (60, 0, (28, 28)),
+}
 
 
 def drawn(name):
@@ -31,8 +37,12 @@ def drawn(name):
     scaled = Scaling.of(samples).apply(samples)
     kernel = time_to_power.paper_kernel(setting, time_to_power.unit(setting, X, Y))
     kernel.start(scaled.pooled(), seeded(2))
-    with torch.no_grad():  # where values are neither 0 nor 1, or a gradient of 0 would agree with any other
-        kernel.kappa.set_bandwidth(twosample._kernels.median_bandwidth(kernel.featurizer(scaled.pooled())))
+    with (
+        torch.no_grad()
+    ):  # where values are neither 0 nor 1, or a gradient of 0 would agree with any other
+        kernel.kappa.set_bandwidth(
+            twosample._kernels.median_bandwidth(kernel.featurizer(scaled.pooled()))
+        )
     return kernel, scaled
 
 
@@ -41,7 +51,9 @@ def gradients(criterion, kernel, x, y):
     kernel.train()
     value = criterion(kernel, x, y)
     value.backward()
-    return float(value.detach()), {name: p.grad.clone() for name, p in kernel.named_parameters() if p.grad is not None}
+    return float(value.detach()), {
+        name: p.grad.clone() for name, p in kernel.named_parameters() if p.grad is not None
+    }
 
 
 @pytest.mark.parametrize("name", time_to_power.SETTINGS)
@@ -60,7 +72,8 @@ def test_the_tiled_step_has_the_gradients_of_the_textbook(name):
 
 @pytest.mark.parametrize("name", time_to_power.SETTINGS)
 def test_the_schedule_is_the_papers(name):
-    """reference.md A3 and C2: 1000 full batches of a table; 2000 epochs of images in batches of 100 + 100."""
+    """reference.md A3 and C2: 1000 full batches of a table; 2000 epochs of images in batches of 100
+    + 100."""
     setting = time_to_power.SETTINGS[name]
     if setting.data == "mnist":
         assert (setting.steps, setting.batch, setting.rate) == (2000 * 200 // 100, 100, 1e-3)
@@ -68,22 +81,46 @@ def test_the_schedule_is_the_papers(name):
         assert setting.steps == 1000 and setting.batch > setting.n
     assert setting.rate == {"blob": 5e-4, "hdgm": 5e-5, "higgs": 5e-5, "mnist": 1e-3}[setting.data]
     X, Y = (np.random.default_rng(k).normal(size=(20, 3)) for k in range(2))
-    learning = time_to_power.make("paper", setting, X, Y).learning if setting.data != "mnist" else None
+    learning = (
+        time_to_power.make("paper", setting, X, Y).learning if setting.data != "mnist" else None
+    )
     if learning is not None:
-        assert (learning.schedule, learning.validation_fraction, learning.restarts) == ("constant", 0, 1)
+        assert (learning.schedule, learning.validation_fraction, learning.restarts) == (
+            "constant",
+            0,
+            1,
+        )
         assert learning.learning_rate == learning.scale_rate == setting.rate
 
 
 def test_what_is_in_the_table():
     records = [
-        {"setting": "blob 20", "recipe": recipe, "trial": k, "tests": 100, "rejections": rate, "fit_cpu_seconds": 2.0}
+        {
+            "setting": "blob 20",
+            "recipe": recipe,
+            "trial": k,
+            "tests": 100,
+            "rejections": rate,
+            "fit_cpu_seconds": 2.0,
+        }
         for recipe, rates in (("paper", (40, 60)), ("default", (80, 60)))
         for k, rate in enumerate(rates)
     ]
     records.append({"setting": "blob 20", "steps": 20, "step_cpu_seconds": 0.05})
-    line = next(line for line in time_to_power.table(records).splitlines() if line.startswith("| blob 20"))
+    line = next(
+        line for line in time_to_power.table(records).splitlines() if line.startswith("| blob 20")
+    )
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells == ["blob 20", "2 x 100", "0.500 ± 0.100", "0.700 ± 0.100", "+1.4", "50", "2.0", "25"]
+    assert cells == [
+        "blob 20",
+        "2 x 100",
+        "0.500 ± 0.100",
+        "0.700 ± 0.100",
+        "+1.4",
+        "50",
+        "2.0",
+        "25",
+    ]
 
 
 def test_trials_that_agree_are_not_certain():

@@ -53,27 +53,32 @@ def quick(method):
     return METHODS[method](permutations=99, **QUICK[method])
 
 
-# ------------------------------------------------------------------------------------------------------- verdicts
+# ------------------------------------------------------------ verdicts
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plain_difference_is_found_and_equality_is_not(method):
     assert twosample.two_sample_test(*normals(shift=3.0), quick(method), rng=0).pvalue == 0.01
-    nulls = [twosample.two_sample_test(*normals(seed=s), quick(method), rng=s).reject() for s in range(1, 21)]
+    nulls = [
+        twosample.two_sample_test(*normals(seed=s), quick(method), rng=s).reject()
+        for s in range(1, 21)
+    ]
     assert sum(nulls) <= binom.isf(1e-6, 20, 0.05)
 
 
 def test_blob_at_the_papers_size_is_found_by_what_learns_and_not_by_the_median():
     X, Y = blob(720, rng=5)
     found = {m: twosample.two_sample_test(X, Y, m, rng=0).pvalue for m in METHODS}
-    # The last five see it in part, or in most trainings: those of c2st-l failed in 2 of 16 at this size.
+    # The last five see it in part, or in most trainings: those of c2st-l failed in 2 of 16 at this
+    # size.
     weak = {m: found.pop(m) for m in ("mmd-median", "mmd-block", "me", "scf", "c2st-s", "c2st-l")}
     assert weak["mmd-median"] > 0.05
     assert max(found.values()) <= 0.01
 
 
 def test_result_is_that_of_the_textbook_on_the_held_out_points():
-    """The statistic and the p-value again, from the fitted kernel's matrix and scipy's own permutation test."""
+    """The statistic and the p-value again, from the fitted kernel's matrix and scipy's own
+    permutation test."""
     X, Y = normals(n=24, m=20, shift=0.4)
     result = quick("mmd-o").run(X, Y, rng=0)
     x, y = result.samples.x.double(), result.samples.y.double()
@@ -94,7 +99,12 @@ def test_result_is_that_of_the_textbook_on_the_held_out_points():
     rows = np.arange(len(x)), np.arange(len(x), len(pooled))
     assert result.statistic == pytest.approx(mmd2(*rows), abs=1e-6)
     reference = permutation_test(
-        rows, mmd2, n_resamples=999, alternative="greater", vectorized=False, rng=np.random.default_rng(0)
+        rows,
+        mmd2,
+        n_resamples=999,
+        alternative="greater",
+        vectorized=False,
+        rng=np.random.default_rng(0),
     )
     wide = 5 * (0.25 / 99 + 0.25 / 999) ** 0.5
     assert result.pvalue == pytest.approx(reference.pvalue, abs=wide)
@@ -112,7 +122,8 @@ def test_effect_sizes():
 
 
 def test_estimated_power_is_near_the_observed_one():
-    """Predicted from one pair of samples at a time: noisy, so the mean of 60 predictions is what is compared."""
+    """Predicted from one pair of samples at a time: noisy, so the mean of 60 predictions is what is
+    compared."""
     test = TwoSampleTest(Gaussian(1.0), calibration=Permutation(99))
     results = [test.run(*normals(n=60, m=60, shift=0.45, seed=s), rng=s) for s in range(60)]
     observed = np.mean([r.reject() for r in results])
@@ -120,12 +131,13 @@ def test_estimated_power_is_near_the_observed_one():
     assert np.mean([r.effect.power for r in results]) == pytest.approx(observed, abs=0.15)
 
 
-# -------------------------------------------------------------------------------------------------------- no leaks
+# ------------------------------------------------------------ no leaks
 
 
 @pytest.mark.parametrize("method", ["mmd-d", "mmd-o", "c2st-l"])
 def test_labels_of_held_out_points_never_reach_training(method):
-    """X and Y trade their held-out rows: the pooled data, the training rows and so the trained kernel stay the same."""
+    """X and Y trade their held-out rows: the pooled data, the training rows and so the trained
+    kernel stay the same."""
     X, Y = normals(n=40, m=40)
     index = np.arange(40.0)[:, None]
     _, held_out = split(as_samples(index, index), 0.5, Streams(7).torch("split"))
@@ -151,7 +163,7 @@ def test_without_training_all_points_are_tested():
     assert result.sizes == (30, 21) and result.train_sizes is None and result.training is None
 
 
-# ------------------------------------------------------------------------------------------------- one seed, one answer
+# ------------------------------------------------------------ one seed, one answer
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -161,8 +173,12 @@ def test_one_seed_one_answer_whatever_else_the_program_draws(method):
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002
     second = quick(method).run(X, Y, rng=3)
-    assert first.pvalue == second.pvalue and np.array_equal(first.null_distribution, second.null_distribution)
-    assert not np.array_equal(first.null_distribution, quick(method).run(X, Y, rng=4).null_distribution)
+    assert first.pvalue == second.pvalue and np.array_equal(
+        first.null_distribution, second.null_distribution
+    )
+    assert not np.array_equal(
+        first.null_distribution, quick(method).run(X, Y, rng=4).null_distribution
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -170,7 +186,11 @@ def test_global_generators_are_neither_read_nor_written(method):
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
     quick(method).run(*normals(), rng=0)
     after = torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # noqa: NPY002
-    assert torch.equal(states[0], after[0]) and np.array_equal(states[1], after[1]) and states[2] == after[2]
+    assert (
+        torch.equal(states[0], after[0])
+        and np.array_equal(states[1], after[1])
+        and states[2] == after[2]
+    )
 
 
 def test_training_longer_does_not_change_the_permutations():
@@ -181,7 +201,9 @@ def test_training_longer_does_not_change_the_permutations():
     assert torch.equal(*[r.samples.x for r in results])  # nor the split
 
 
-@pytest.mark.parametrize("rng", [0, np.random.SeedSequence(0), np.random.PCG64(0), np.random.default_rng(0), None])
+@pytest.mark.parametrize(
+    "rng", [0, np.random.SeedSequence(0), np.random.PCG64(0), np.random.default_rng(0), None]
+)
 def test_rng_takes_what_spec_7_says(rng):
     assert 0 < quick("mmd-median").run(*normals(), rng=rng).pvalue <= 1
 
@@ -193,7 +215,7 @@ def test_a_generator_moves_on():
     assert not np.array_equal(first, second)
 
 
-# ----------------------------------------------------------------------------------------------------- fit, then test
+# ------------------------------------------------------------ fit, then test
 
 
 def test_fit_once_test_often():
@@ -209,7 +231,11 @@ def test_fitted_test_applies_the_scaling_of_the_training_data():
     X, Y = normals(shift=0.5)
     units = np.array([1e4, 1e-4])
     a = quick("mmd-d").fit(X, Y, rng=0).test(*normals(seed=1), rng=0)
-    b = quick("mmd-d").fit(X * units + 5, Y * units + 5, rng=0).test(*(z * units + 5 for z in normals(seed=1)), rng=0)
+    b = (
+        quick("mmd-d")
+        .fit(X * units + 5, Y * units + 5, rng=0)
+        .test(*(z * units + 5 for z in normals(seed=1)), rng=0)
+    )
     assert a.pvalue == b.pvalue and a.statistic == pytest.approx(b.statistic, abs=1e-5)
 
 
@@ -240,7 +266,11 @@ def test_a_network_of_ones_own():
 def test_tables_of_any_kind_give_one_answer():
     def table(n, seed):
         rng = np.random.default_rng(seed)
-        return {"height": rng.normal(170, 10, n), "member": rng.random(n) < 0.5, "colour": rng.choice(["r", "g"], n)}
+        return {
+            "height": rng.normal(170, 10, n),
+            "member": rng.random(n) < 0.5,
+            "colour": rng.choice(["r", "g"], n),
+        }
 
     x, y = table(40, 1), table(30, 2)
     results = [
@@ -250,7 +280,7 @@ def test_tables_of_any_kind_give_one_answer():
     assert results[0] == results[1]
 
 
-# ----------------------------------------------------------------------------------------------------------- results
+# ------------------------------------------------------------ results
 
 
 def test_result_speaks():
@@ -258,7 +288,9 @@ def test_result_speaks():
     assert str(result) == "The samples differ: p = 0.001 (mmd-median on 60 + 50 points)."
     assert "p = 0.001" in result._repr_html_() and len(result.null_distribution) == 999
     as_json = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert as_json["pvalue"] == 0.001 and as_json["sizes"] == [60, 50] and as_json["training"] is None
+    assert (
+        as_json["pvalue"] == 0.001 and as_json["sizes"] == [60, 50] and as_json["training"] is None
+    )
     assert result.reject(0.001) and not result.reject(0.0009)
     with pytest.raises(ValueError, match=r"alpha is 1\.5"):
         result.reject(1.5)
@@ -269,7 +301,11 @@ def test_result_speaks():
 def test_trained_result_to_dict_has_the_log():
     result = quick("mmd-o").run(*normals(), rng=0)
     log = result.to_dict()["training"]
-    assert log["steps"] == 10 and log["best_step"] == 10 and "kernel learned on 30 + 25 others" in str(result)
+    assert (
+        log["steps"] == 10
+        and log["best_step"] == 10
+        and "kernel learned on 30 + 25 others" in str(result)
+    )
 
 
 def test_repr_of_a_test_is_code():
@@ -278,7 +314,7 @@ def test_repr_of_a_test_is_code():
         assert repr(eval(repr(test), vars(twosample))) == repr(test)
 
 
-# ------------------------------------------------------------------------------------------------------------ errors
+# ------------------------------------------------------------ errors
 
 
 @pytest.mark.parametrize(
@@ -289,27 +325,57 @@ def test_repr_of_a_test_is_code():
             InputError,
             "method 'mmd' does not exist; use one of auto, mmd-d",
         ),
-        (lambda X, Y: twosample.two_sample_test(X, Y, twosample.mmd_d), InputError, r"call it: method=mmd_d\(\)"),
+        (
+            lambda X, Y: twosample.two_sample_test(X, Y, twosample.mmd_d),
+            InputError,
+            r"call it: method=mmd_d\(\)",
+        ),
         (lambda X, Y: twosample.two_sample_test(X, Y, 3), InputError, "method is a int"),
         (
             lambda X, Y: twosample.two_sample_test(X, Y, "mmd-median", train_fraction=0.3),
             IncompatibleParts,
             "mmd-median does not train, so it has no use for train_fraction=0.3",
         ),
-        (lambda X, Y: twosample.two_sample_test(X, Y, permutations=0), InputError, "permutations is 0"),
-        (lambda X, Y: twosample.two_sample_test(X, Y, train_fraction=1.5), InputError, "train_fraction is 1.5"),
-        (lambda X, Y: twosample.two_sample_test(X, Y, device="abacus"), InputError, "device 'abacus' cannot be used"),
+        (
+            lambda X, Y: twosample.two_sample_test(X, Y, permutations=0),
+            InputError,
+            "permutations is 0",
+        ),
+        (
+            lambda X, Y: twosample.two_sample_test(X, Y, train_fraction=1.5),
+            InputError,
+            "train_fraction is 1.5",
+        ),
+        (
+            lambda X, Y: twosample.two_sample_test(X, Y, device="abacus"),
+            InputError,
+            "device 'abacus' cannot be used",
+        ),
         (lambda X, Y: twosample.two_sample_test(X[:3], Y), InputError, "X has 3 rows"),
-        (lambda X, Y: twosample.two_sample_test(X, Y[:, :1]), InputError, "X has 2 columns but Y has 1"),
-        (lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1], Y), InputError, "X has 1 row to test"),
-        (lambda X, Y: MMD("cubic"), IncompatibleParts, r"MMD\('cubic'\) does not exist; use one of unbiased, biased"),
+        (
+            lambda X, Y: twosample.two_sample_test(X, Y[:, :1]),
+            InputError,
+            "X has 2 columns but Y has 1",
+        ),
+        (
+            lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1], Y),
+            InputError,
+            "X has 1 row to test",
+        ),
+        (
+            lambda X, Y: MMD("cubic"),
+            IncompatibleParts,
+            r"MMD\('cubic'\) does not exist; use one of unbiased, biased",
+        ),
         (
             lambda X, Y: TwoSampleTest(MLP(2)),
             IncompatibleParts,
             "compares points by a kernel, but the representation is a MLP",
         ),
         (
-            lambda X, Y: TwoSampleTest(OnFeatures(torch.nn.Identity(), Linear()), learning=Learning(PowerCriterion())),
+            lambda X, Y: TwoSampleTest(
+                OnFeatures(torch.nn.Identity(), Linear()), learning=Learning(PowerCriterion())
+            ),
             IncompatibleParts,
             "has nothing to learn",
         ),
@@ -352,14 +418,17 @@ def test_every_device_here(device, method):
 def test_paired_and_biased_statistics_run_end_to_end():
     X, Y = normals(n=40, m=40, shift=1.5)
     for estimator in ("paired", "biased"):
-        test = TwoSampleTest(DeepKernel(MLP(2, width=5)), Learning(steps=3), MMD(estimator), Permutation(99))
+        test = TwoSampleTest(
+            DeepKernel(MLP(2, width=5)), Learning(steps=3), MMD(estimator), Permutation(99)
+        )
         assert test.run(X, Y, rng=0).pvalue <= 0.05
 
 
 def test_memory_budget_changes_nothing_but_rounding():
     X, Y = normals(n=300, m=200, shift=0.2)
     small, large = (
-        dataclasses.replace(quick("mmd-median"), memory=memory).run(X, Y, rng=0) for memory in (2**20, 2**30)
+        dataclasses.replace(quick("mmd-median"), memory=memory).run(X, Y, rng=0)
+        for memory in (2**20, 2**30)
     )
     assert small.statistic == pytest.approx(large.statistic, abs=1e-7)
     assert small.null_distribution == pytest.approx(large.null_distribution, abs=1e-6)

@@ -34,12 +34,13 @@ def two_sample_test(
     Parameters
     ----------
     X, Y
-        The samples, one row a point: NumPy arrays, torch tensors, lists, or pandas, polars or pyarrow tables, which
-        may mix numeric, boolean and categorical columns; or images (N, H, W), (N, H, W, C) or (N, C, H, W). Sizes may
-        differ. Samples larger than memory: a `Stream`, a large np.memmap, or an iterator over batches of any of these.
+        The samples, one row a point: NumPy arrays, torch tensors, lists, or pandas, polars or
+        pyarrow tables, which may mix numeric, boolean and categorical columns; or images (N, H, W),
+        (N, H, W, C) or (N, C, H, W). Sizes may differ. Samples larger than memory: a `Stream`, a
+        large np.memmap, or an iterator over batches of any of these.
     method
-        A name of `METHODS`, or a `TwoSampleTest`; or "auto", which chooses by the sizes of the samples and says in
-        `result.chosen` what it chose and why.
+        A name of `METHODS`, or a `TwoSampleTest`; or "auto", which chooses by the sizes of the
+        samples and says in `result.chosen` what it chose and why.
     permutations, train_fraction
         None means the method's own (999, and half of the data to train).
     rng
@@ -49,11 +50,13 @@ def two_sample_test(
     progress
         Show a bar while training; None means on a terminal only.
     client
-        A `distributed.Client`: what is left after training, seeing all points through the kernel and comparing them,
-        is then done by the workers of its cluster, on their CPUs. The answer is that of this machine, to the bit where
-        processors are alike and torch has one thread here as it has there, else to the rounding of kernel values.
+        A `distributed.Client`: what is left after training, seeing all points through the kernel
+        and comparing them, is then done by the workers of its cluster, on their CPUs. The answer is
+        that of this machine, to the bit where processors are alike and torch has one thread here as
+        it has there, else to the rounding of kernel values.
     columns
-        Which columns of tables to test, as what, and what becomes of missing values, which are an error by default.
+        Which columns of tables to test, as what, and what becomes of missing values, which are an
+        error by default.
 
     Returns
     -------
@@ -62,8 +65,9 @@ def two_sample_test(
 
     Notes
     -----
-    The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <= alpha for every sample
-    size: training sees only the training points, and the p-value comes from shuffling the others.
+    The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <=
+    alpha for every sample size: training sees only the training points, and the p-value comes from
+    shuffling the others.
 
     Examples
     --------
@@ -78,35 +82,52 @@ def two_sample_test(
         method, why = choose(known_rows(X), known_rows(Y), trained=train_fraction is not None)
         chosen = f"{method}: {why}"
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
-    result = test.run(X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns)
+    result = test.run(
+        X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
+    )
     return result if chosen is None else dataclasses.replace(result, chosen=chosen)
 
 
 def resolve(
-    method: str | TwoSampleTest, *, permutations: int | None = None, train_fraction: float | None = None
+    method: str | TwoSampleTest,
+    *,
+    permutations: int | None = None,
+    train_fraction: float | None = None,
 ) -> TwoSampleTest:
     """The test that a name and options stand for; an option that it has no use for is an error, never ignored."""
     if isinstance(method, str):
         if method not in METHODS:
-            raise InputError(f"method {method!r} does not exist; use one of auto, {', '.join(METHODS)}.")
+            raise InputError(
+                f"method {method!r} does not exist; use one of auto, {', '.join(METHODS)}."
+            )
         test = METHODS[method]()
     elif isinstance(method, TwoSampleTest):
         test = method
     elif inspect.isfunction(method):
-        raise InputError(f"method is the function {method.__name__}; call it: method={method.__name__}().")
+        raise InputError(
+            f"method is the function {method.__name__}; call it: method={method.__name__}()."
+        )
     else:
-        raise InputError(f"method is a {type(method).__name__}; it must be a name or a TwoSampleTest.")
+        raise InputError(
+            f"method is a {type(method).__name__}; it must be a name or a TwoSampleTest."
+        )
     if permutations is not None:
         if not isinstance(test.calibration, Permutation | PairSwap):
             raise IncompatibleParts(
-                f"{test.name} is calibrated by {test.calibration!r}, which has no use for permutations={permutations}. "
+                f"{test.name} is calibrated by {test.calibration!r}, which has no use for "
+                f"permutations={permutations}. "
                 "Leave it out."
             )
-        test = dataclasses.replace(test, calibration=dataclasses.replace(test.calibration, permutations=permutations))
+        test = dataclasses.replace(
+            test, calibration=dataclasses.replace(test.calibration, permutations=permutations)
+        )
     if train_fraction is not None:
         if test.learning is None:
             raise IncompatibleParts(
-                f"{test.name} does not train, so it has no use for train_fraction={train_fraction}. Leave it out."
+                f"{test.name} does not train, so it has no use for "
+                f"train_fraction={train_fraction}. Leave it out."
             )
-        test = dataclasses.replace(test, learning=dataclasses.replace(test.learning, train_fraction=train_fraction))
+        test = dataclasses.replace(
+            test, learning=dataclasses.replace(test.learning, train_fraction=train_fraction)
+        )
     return test

@@ -1,11 +1,13 @@
 """Work on the processes of a Dask cluster, on as many machines as it has.
 
-`DaskWorkers` is what the products take as `workers`: whoever has work cuts it into pieces in a way that does not
-depend on who does them, and adds up what comes back in the order of the pieces. So the number of workers, and which of
-them did what, changes no bit of a result. Everything that a piece needs is itself the outcome of a task of the graph,
-which the scheduler can run again: when a worker dies, its pieces are done by another one, and nothing else happens.
+`DaskWorkers` is what the products take as `workers`: whoever has work cuts it into pieces in a way
+that does not depend on who does them, and adds up what comes back in the order of the pieces. So
+the number of workers, and which of them did what, changes no bit of a result. Everything that a
+piece needs is itself the outcome of a task of the graph, which the scheduler can run again: when a
+worker dies, its pieces are done by another one, and nothing else happens.
 
-The scheduler and its workers must have the same versions of this library, of torch and of Python as the client.
+The scheduler and its workers must have the same versions of this library, of torch and of Python as
+the client.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import torch
 
 from .errors import ClusterError, InputError, MissingDependency
 
-_LOOK = 1.0  # seconds without a result after which it is asked whether there is still somebody to wait for
+# Seconds without a result after which it is asked whether there is still somebody to wait for.
+_LOOK = 1.0
 _ANSWER = 5.0  # seconds in which a scheduler has to answer
 _AT_ONCE = 64  # results are fetched so many at a time, if there are as many
 
@@ -44,14 +47,22 @@ class DaskWorkers:
     client
         A `distributed.Client`, not an asynchronous one.
     patience
-        Seconds without a worker, or without an answer of the scheduler, before giving up with a `ClusterError`.
+        Seconds without a worker, or without an answer of the scheduler, before giving up with a
+        `ClusterError`.
     """
 
     def __init__(self, client: Any, *, patience: float = 30.0) -> None:
         distributed = _distributed()
         if not isinstance(client, distributed.Client) or client.asynchronous:
-            kind = "an asynchronous client" if isinstance(client, distributed.Client) else f"a {type(client).__name__}"
-            raise InputError(f"client is {kind}; it must be a distributed.Client, such as Client('tcp://host:8786').")
+            kind = (
+                "an asynchronous client"
+                if isinstance(client, distributed.Client)
+                else f"a {type(client).__name__}"
+            )
+            raise InputError(
+                f"client is {kind}; it must be a distributed.Client, such as "
+                "Client('tcp://host:8786')."
+            )
         self.client, self.patience = client, patience
 
     def share(self, value: Any) -> Any:
@@ -62,7 +73,9 @@ class DaskWorkers:
         """A future of `function(*arguments)`: computed on a worker, kept there, and computed again if that one dies."""
         return self._submit(_piece, function, *map(self._argument, arguments))
 
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """`function(*each)` for each of `arguments`, in their order; some of these may be futures."""
         futures: deque[Any] = deque()
         try:
@@ -82,9 +95,11 @@ class DaskWorkers:
         import dask
 
         if self.client.status != "running":
-            raise ClusterError(f"the client is {self.client.status}, so nothing can be computed through it.")
-        # Dask warns of large arguments, since its scheduler keeps them. Here it should: they are what a lost piece is
-        # computed from again.
+            raise ClusterError(
+                f"the client is {self.client.status}, so nothing can be computed through it."
+            )
+        # Dask warns of large arguments, since its scheduler keeps them. Here it should: they are
+        # what a lost piece is computed from again.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             return self.client.submit(function, *arguments, pure=False)
 
@@ -100,11 +115,15 @@ class DaskWorkers:
                 return self.client.sync(gather, callback_timeout=self.patience)
             except distributed.KilledWorker as error:
                 raise ClusterError(
-                    f"{error.allowed_failures + 1} workers died one after the other of the same piece of work, most "
-                    "likely for want of memory; give workers more of it, or the test less (memory=...)."
+                    f"{error.allowed_failures + 1} workers died one after the other of the same "
+                    "piece of work, most "
+                    "likely for want of memory; give workers more of it, or the test less "
+                    "(memory=...)."
                 ) from error
             except distributed.CancelledError as error:
-                raise ClusterError(f"the scheduler at {self._address()} is gone, and the work with it.") from error
+                raise ClusterError(
+                    f"the scheduler at {self._address()} is gone, and the work with it."
+                ) from error
             except TimeoutError:  # nothing yet, or lost with a worker that had just finished it
                 if futures[0].status == "error":  # the piece itself ran out of some time
                     raise
@@ -114,7 +133,8 @@ class DaskWorkers:
             alone_since = time.monotonic() if alone_since is None else alone_since
             if time.monotonic() - alone_since >= self.patience:
                 raise ClusterError(
-                    f"the scheduler at {self._address()} has had no worker for {self.patience:g} s; start one with "
+                    f"the scheduler at {self._address()} has had no worker for {self.patience:g} "
+                    "s; start one with "
                     f"'dask worker {self._address()}'."
                 )
 
@@ -123,14 +143,21 @@ class DaskWorkers:
         if self.client.status != "running":
             raise ClusterError(f"the scheduler at {self._address()} is gone, and the work with it.")
         try:
-            return len(self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience))
+            return len(
+                self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience)
+            )
         except (OSError, TimeoutError) as error:
             raise ClusterError(
-                f"the scheduler at {self._address()} has not answered for {self.patience:g} s ({error!r})."
+                f"the scheduler at {self._address()} has not answered for {self.patience:g} s "
+                f"({error!r})."
             ) from error
 
     def _address(self) -> str:
-        return str(self.client.scheduler.address) if self.client.scheduler is not None else "an unknown address"
+        return (
+            str(self.client.scheduler.address)
+            if self.client.scheduler is not None
+            else "an unknown address"
+        )
 
 
 @contextmanager
@@ -139,11 +166,14 @@ def connected(address: str) -> Iterator[Any]:
     distributed = _distributed()
     try:
         if re.fullmatch(r"(\w+://)?[^/\s]*[^/\s:]:\d{1,5}/?", address) is None:
-            raise ValueError("no host and port")  # a client that fails over this complains again when it is collected
+            raise ValueError(
+                "no host and port"
+            )  # a client that fails over this complains again when it is collected
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
-            f"no Dask scheduler answers at {address!r}; start one with 'dask scheduler', which says its address "
+            f"no Dask scheduler answers at {address!r}; start one with 'dask scheduler', which "
+            "says its address "
             "(tcp://HOST:8786), and workers with 'dask worker ADDRESS'."
         ) from error
     with client:
@@ -173,5 +203,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise MissingDependency("work on a cluster takes Dask; pip install 'twosample[dask]'.") from None
+        raise MissingDependency(
+            "work on a cluster takes Dask; pip install 'twosample[dask]'."
+        ) from None
     return distributed

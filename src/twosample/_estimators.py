@@ -5,8 +5,8 @@ X_1 ... X_n and Y_1 ... Y_m are the samples, k the kernel,
     H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i)    and the witness
     w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j).
 
-Sums come in, so nothing here knows how they were made; all arguments broadcast, so one call serves every shuffle.
-References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
+Sums come in, so nothing here knows how they were made; all arguments broadcast, so one call serves
+every shuffle. References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def mmd2_biased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
 def mmd2_paired(xx: Tensor, yy: Tensor, xy: Tensor, pairs: Tensor, n: int) -> Tensor:
     """The U-statistic of equation (2), sum_{i != j} H_ij / (n (n - 1)), for n = m.
 
-    `xx` and `yy` without diagonals, `xy` over all pairs, `pairs` the sum of the dropped terms k(X_i, Y_i).
+    `xx` and `yy` without diagonals, `xy` over all pairs, `pairs` the sum of the dropped terms
+    k(X_i, Y_i).
     """
     return (xx + yy - 2 * (xy - pairs)) / (n * (n - 1))
 
@@ -47,8 +48,8 @@ def mmd2_paired(xx: Tensor, yy: Tensor, xy: Tensor, pairs: Tensor, n: int) -> Te
 def variance_paired(h: Tensor) -> Tensor:
     """sigma^2 of equation (5) without lambda, from h_i = mean_j H_ij: four times their population variance.
 
-    The same number as (4 / n^3) sum_i (sum_j H_ij)^2 - (4 / n^4) (sum_ij H_ij)^2, but centred first, so rounding can
-    never make it negative.
+    The same number as (4 / n^3) sum_i (sum_j H_ij)^2 - (4 / n^4) (sum_ij H_ij)^2, but centred
+    first, so rounding can never make it negative.
     """
     return 4 * h.var(correction=0)
 
@@ -56,8 +57,8 @@ def variance_paired(h: Tensor) -> Tensor:
 def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     """sigma^2 for any n and m, without lambda: (2 n m / (n + m)) (4 Var_x(w) / n + 4 Var_y(w) / m).
 
-    At n = m this is 4 (Var_x(w) + Var_y(w)); equation (5) is smaller by 8 Cov(w(X_i), w(Y_i)), the covariance of the
-    pairs, which has expectation zero for independent samples.
+    At n = m this is 4 (Var_x(w) + Var_y(w)); equation (5) is smaller by 8 Cov(w(X_i), w(Y_i)), the
+    covariance of the pairs, which has expectation zero for independent samples.
     """
     n, m = len(witness_x), len(witness_y)
     spread = 4 * witness_x.var(correction=0) / n + 4 * witness_y.var(correction=0) / m
@@ -67,10 +68,12 @@ def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
 class VarianceTerms(NamedTuple):
     """What the variance of MMD^2 is made of, at any sizes: unbiased estimates, so any may fall below 0 by chance.
 
-    With w the witness, and k centred under both of its distributions (less E over one point, less E over the other,
-    plus E over both), the five terms of the Hoeffding decomposition of MMD^2 are uncorrelated:
+    With w the witness, and k centred under both of its distributions (less E over one point, less E
+    over the other, plus E over both), the five terms of the Hoeffding decomposition of MMD^2 are
+    uncorrelated:
 
-        Var[MMD^2] = 4 Var_P(w) / n + 4 Var_Q(w) / m + 2 xx / (n (n - 1)) + 2 yy / (m (m - 1)) + 4 xy / (n m).
+        Var[MMD^2] = 4 Var_P(w) / n + 4 Var_Q(w) / m + 2 xx / (n (n - 1)) + 2 yy / (m (m - 1)) + 4
+        xy / (n m).
 
     The paper's xi_1 is x + y, and its xi_2 is 2 xi_1 + xx + yy + 2 xy.
     """
@@ -85,10 +88,11 @@ class VarianceTerms(NamedTuple):
 def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceTerms:
     """The terms of the variance without bias, from averages over distinct points only; n and m at least 4.
 
-    `sums_x` is (n, 2): for each point of X the sums of its kernel values with the other points of X and with those of
-    Y; `sums_y` is (m, 2), with X and with the other points of Y; `squares` the (2, 2) sums of squared values, without
-    k(z, z). `products.moments` gives all three. Writing A_i, C_i for the columns of `sums_x` and F for `squares`, for
-    example the sum of k(X_i, X_j) k(X_i, X_k) over distinct i, j, k is sum A_i^2 - F_xx.
+    `sums_x` is (n, 2): for each point of X the sums of its kernel values with the other points of X
+    and with those of Y; `sums_y` is (m, 2), with X and with the other points of Y; `squares` the
+    (2, 2) sums of squared values, without k(z, z). `products.moments` gives all three. Writing A_i,
+    C_i for the columns of `sums_x` and F for `squares`, for example the sum of k(X_i, X_j) k(X_i,
+    X_k) over distinct i, j, k is sum A_i^2 - F_xx.
     """
     (a, c), (d, b) = sums_x.T, sums_y.T
     n, m = len(a), len(b)
@@ -119,9 +123,10 @@ def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceT
 def variance_terms_paired(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     """xi_1 = E[H_12 H_13] - E[H_12]^2 and xi_2 = E[H_12^2] - E[H_12]^2 without bias; n at least 4.
 
-    From R_i = sum_{j != i} H_ij and F = sum_{i != j} H_ij^2, as `products.paired_moments` gives them, with averages
-    over distinct indices: sum H_ij H_ik = sum R_i^2 - F and sum H_ij H_kl = (sum R_i)^2 - 4 sum R_i^2 + 2 F. 4 xi_1 is
-    sigma^2, of which `variance_paired` is the V-statistic.
+    From R_i = sum_{j != i} H_ij and F = sum_{i != j} H_ij^2, as `products.paired_moments` gives
+    them, with averages over distinct indices: sum H_ij H_ik = sum R_i^2 - F and sum H_ij H_kl =
+    (sum R_i)^2 - 4 sum R_i^2 + 2 F. 4 xi_1 is sigma^2, of which `variance_paired` is the
+    V-statistic.
     """
     n = len(sums)
     if n < 4:
@@ -146,14 +151,16 @@ def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
     """Pr(estimate > threshold) for an estimate that is normal around `mmd2` with this deviation, equation (3)."""
     if deviation <= 0:
         return float(mmd2 > threshold)
-    return float(torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)))
+    return float(
+        torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64))
+    )
 
 
 def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
     """Hotelling's T^2 from the share of the total scatter that the difference of the means makes up.
 
-    With T = W + c d d' the total scatter, W the scatter within and S = W / degrees, Sherman and Morrison give
-    c d' S^-1 d = degrees share / (1 - share) where share = c d' T^-1 d, in [0, 1).
+    With T = W + c d d' the total scatter, W the scatter within and S = W / degrees, Sherman and
+    Morrison give c d' S^-1 d = degrees share / (1 - share) where share = c d' T^-1 d, in [0, 1).
     """
     return degrees * share / (1 - share).clamp_min(torch.finfo(torch.float64).eps)
 
@@ -161,24 +168,30 @@ def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
 def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) -> Tensor:
     """What T^2 grows with for each point: d' (S + lambda I)^-1 d, S = (2 n m / (n + m)) (S_x / n + S_y / m).
 
-    At n = m, S = S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016] without that of
-    the pairs, which has expectation zero for independent samples.
+    At n = m, S = S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016]
+    without that of the pairs, which has expectation zero for independent samples.
     """
     n, m = len(features_x), len(features_y)
     difference = features_x.mean(0) - features_y.mean(0)
     S = sum(
-        (f - f.mean(0)).T @ (f - f.mean(0)) / len(f) * (2 * n * m / (n + m) / len(f)) for f in (features_x, features_y)
+        (f - f.mean(0)).T @ (f - f.mean(0)) / len(f) * (2 * n * m / (n + m) / len(f))
+        for f in (features_x, features_y)
     )
-    ridge = regulariser * torch.eye(len(difference), dtype=difference.dtype, device=difference.device)
+    ridge = regulariser * torch.eye(
+        len(difference), dtype=difference.dtype, device=difference.device
+    )
     value: Tensor = difference @ torch.linalg.solve(S + ridge, difference)
     return value
 
 
-def two_binomials(n: int, m: int, *, two_sided: bool) -> tuple[Callable[[float], float], Callable[[float], float]]:
+def two_binomials(
+    n: int, m: int, *, two_sided: bool
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Survival function and threshold of p_x - p_y, shares of heads in n and in m throws of a fair coin.
 
-    At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and follows the binomial law of 2 n
-    throws [LopezPaz2017]. A coin that is not fair has less spread, so its p-values are larger than they need be.
+    At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and follows the
+    binomial law of 2 n throws [LopezPaz2017]. A coin that is not fair has less spread, so its
+    p-values are larger than they need be.
     """
     heads = np.arange(n + 1)
     weights = stats.binom.pmf(heads, n, 0.5)
@@ -194,7 +207,9 @@ def two_binomials(n: int, m: int, *, two_sided: bool) -> tuple[Callable[[float],
         low, high = -1.0, 1.0 + 1 / max(n, m)
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (low, middle) if survival(middle) <= alpha and middle > 0 else (middle, high)
+            low, high = (
+                (low, middle) if survival(middle) <= alpha and middle > 0 else (middle, high)
+            )
         return high
 
     return survival, threshold
@@ -208,7 +223,9 @@ def balanced_accuracy(scores_x: Tensor, scores_y: Tensor) -> float:
 def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
     """Pr(a score of X > a score of Y) + Pr(equal) / 2, from ranks."""
     ordered = scores_y.sort().values
-    below, up_to = (torch.searchsorted(ordered, scores_x, right=right).double() for right in (False, True))
+    below, up_to = (
+        torch.searchsorted(ordered, scores_x, right=right).double() for right in (False, True)
+    )
     return float((below + up_to).mean()) / (2 * len(scores_y))
 
 
@@ -221,22 +238,30 @@ def covariance_paired(h: Tensor) -> Tensor:
 def covariance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     """The same for any n and m, from the (n, L) and (m, L) witnesses of each kernel; see `variance_unpaired`."""
     n, m = len(witness_x), len(witness_y)
-    return (covariance_paired(witness_x) / n + covariance_paired(witness_y) / m) * (2 * n * m / (n + m))
+    return (covariance_paired(witness_x) / n + covariance_paired(witness_y) / m) * (
+        2 * n * m / (n + m)
+    )
 
 
 def mkl_weights(
-    b: Tensor, A: Tensor, regulariser: float, *, total: float = 1.0, penalty: Literal["exact", "ridge"] = "exact"
+    b: Tensor,
+    A: Tensor,
+    regulariser: float,
+    *,
+    total: float = 1.0,
+    penalty: Literal["exact", "ridge"] = "exact",
 ) -> Tensor:
     """The weights w >= 0, adding up to Q = `total`, that maximise J of sum_l w_l k_l [Liu2020, multiple kernels].
 
-    b holds the L values of MMD^2 and A, (L, L), the covariances: MMD^2 is b'w and sigma^2 is w'Aw. On the weights that
-    add up to Q, lambda is (lambda / Q^2) (1'w)^2, so J depends on the direction of w only, and the best one solves
+    b holds the L values of MMD^2 and A, (L, L), the covariances: MMD^2 is b'w and sigma^2 is w'Aw.
+    On the weights that add up to Q, lambda is (lambda / Q^2) (1'w)^2, so J depends on the direction
+    of w only, and the best one solves
 
         minimise w'Mw over w >= 0 with b'w = 1,    M = A + (lambda / Q^2) 11'.
 
-    With the penalty "ridge", M = A + lambda I as the paper's proposition has it, which maximises a J whose lambda
-    grows with |w|^2. Where no kernel has an MMD^2 above 0, the program has no solution: the one kernel with the largest
-    b_l / sqrt(M_ll) gets all the weight.
+    With the penalty "ridge", M = A + lambda I as the paper's proposition has it, which maximises a
+    J whose lambda grows with |w|^2. Where no kernel has an MMD^2 above 0, the program has no
+    solution: the one kernel with the largest b_l / sqrt(M_ll) gets all the weight.
     """
     b, A = b.double().cpu(), A.double().cpu()
     added = torch.eye(len(b)) if penalty == "ridge" else torch.full((len(b), len(b)), total**-2)
@@ -247,9 +272,10 @@ def mkl_weights(
     w = torch.zeros_like(b)
     w[best] = 1.0
     if alone[best] > 0:
-        # For any C'C = M and c > 0, the minimiser of |C w|^2 + c (b'w - 1)^2 over w >= 0 has that direction: along a
-        # ray with b'u = 1 and q = u'Mu, the least value is c q / (c + q), which grows with q. So it is least squares,
-        # for singular M too (two kernels alike). In units of `scale` and with this c, all numbers are of order one.
+        # For any C'C = M and c > 0, the minimiser of |C w|^2 + c (b'w - 1)^2 over w >= 0 has that
+        # direction: along a ray with b'u = 1 and q = u'Mu, the least value is c q / (c + q), which
+        # grows with q. So it is least squares, for singular M too (two kernels alike). In units of
+        # `scale` and with this c, all numbers are of order one.
         values, vectors = torch.linalg.eigh(M / torch.outer(scale, scale))
         C = values.clamp_min(0).sqrt()[:, None] * vectors.T
         rows = torch.cat([C, alone[None] / alone[best]]).numpy()

@@ -1,7 +1,8 @@
 """Feature maps: networks from points to vectors, with the architectures of the paper.
 
-A featurizer is any `nn.Module`. Those here know how to start on data: `start(points, generator)` draws their weights
-from the generator it is given, so one seed gives one network, and the global generator is left alone.
+A featurizer is any `nn.Module`. Those here know how to start on data: `start(points, generator)`
+draws their weights from the generator it is given, so one seed gives one network, and the global
+generator is left alone.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ class MLP(nn.Module):
     layers
         Number of linear maps.
     gain
-        How many times as large as torch's own the starting weights of the first map are. A larger one lets the network
-        see finer structure from the first step on, instead of after thousands.
+        How many times as large as torch's own the starting weights of the first map are. A larger
+        one lets the network see finer structure from the first step on, instead of after thousands.
     generator
-        Where the starting weights come from; `start` draws them again unless `load_state_dict` has put others there.
+        Where the starting weights come from; `start` draws them again unless `load_state_dict` has
+        put others there.
     """
 
     def __init__(
@@ -83,7 +85,10 @@ class MLP(nn.Module):
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, width)."""
         if not self.maps:
-            raise InputError("this MLP does not know its number of columns yet; give `inputs`, or fit the test first.")
+            raise InputError(
+                "this MLP does not know its number of columns yet; give `inputs`, or fit the test "
+                "first."
+            )
         hidden = self.maps[0](points.flatten(1))
         for linear in self.maps[1:]:
             hidden = linear(nn.functional.softplus(hidden))
@@ -94,15 +99,18 @@ class MLP(nn.Module):
         super()._load_from_state_dict(*args, **options)
 
     def __repr__(self) -> str:
-        options = (f", layers={self.layers}" if self.layers != 4 else "") + (f", gain={self.gain:g}" * (self.gain != 1))
+        options = (f", layers={self.layers}" if self.layers != 4 else "") + (
+            f", gain={self.gain:g}" * (self.gain != 1)
+        )
         return f"MLP({self.inputs}, width={self.width}{options})"
 
 
 class ResidualMLP(nn.Module):
     """The points themselves with a learned width for every column, plus what an `MLP` adds to them.
 
-    phi(x) = exp(log_widths) * x + B MLP(x) with log_widths = 0 and B = 0 at the start: a deep kernel on these features
-    starts as an ordinary kernel on the points, learns quickly which columns matter, and bends the space from there.
+    phi(x) = exp(log_widths) * x + B MLP(x) with log_widths = 0 and B = 0 at the start: a deep
+    kernel on these features starts as an ordinary kernel on the points, learns quickly which
+    columns matter, and bends the space from there.
 
     Parameters
     ----------
@@ -150,8 +158,8 @@ class ResidualMLP(nn.Module):
 class ConvNet(nn.Module):
     """The feature extractor of the DCGAN discriminator, as in the paper's image experiments.
 
-    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch normalisation (eps
-    0.8), then one linear map to `width` features.
+    Four blocks of a 3 x 3 convolution with stride 2, LeakyReLU(0.2) and, from the second on, batch
+    normalisation (eps 0.8), then one linear map to `width` features.
 
     Parameters
     ----------
@@ -162,13 +170,14 @@ class ConvNet(nn.Module):
     channels
         Of the blocks.
     normalisation
-        "frozen": outside training, statistics are those of the training points, so that a point's features do not
-        depend on which others it is tested with. "batch": those of the pooled batch it comes in, as published; still
-        exact, because pooled points go through the network in an order that is blind to labels.
+        "frozen": outside training, statistics are those of the training points, so that a point's
+        features do not depend on which others it is tested with. "batch": those of the pooled batch
+        it comes in, as published; still exact, because pooled points go through the network in an
+        order that is blind to labels.
     ranks
-        Show the network each pixel twice: its value, and its rank among the pixels of the pooled training points. Faint
-        differences, such as a background that is almost black instead of black, are invisible in the first and plain
-        in the second.
+        Show the network each pixel twice: its value, and its rank among the pixels of the pooled
+        training points. Faint differences, such as a background that is almost black instead of
+        black, are invisible in the first and plain in the second.
     generator
         Where the starting weights come from.
     """
@@ -188,7 +197,9 @@ class ConvNet(nn.Module):
             raise InputError(f"normalisation is {normalisation!r}; it must be 'frozen' or 'batch'.")
         self.shape, self.width, self.channels = shape, width, tuple(channels)
         self.normalisation, self.ranks = normalisation, ranks
-        self.register_buffer("levels", torch.zeros(_LEVELS if ranks else 0))  # sorted pixels of the pooled points
+        self.register_buffer(
+            "levels", torch.zeros(_LEVELS if ranks else 0)
+        )  # sorted pixels of the pooled points
         self.levels: Tensor
         self.body = nn.Sequential()
         self.head: nn.Module = nn.Identity()
@@ -204,7 +215,11 @@ class ConvNet(nn.Module):
             blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
             blocks.append(nn.LeakyReLU(0.2))
             if number:
-                blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=self.normalisation == "frozen"))
+                blocks.append(
+                    nn.BatchNorm2d(
+                        channels, eps=0.8, track_running_stats=self.normalisation == "frozen"
+                    )
+                )
             depth, height, width = channels, (height + 1) // 2, (width + 1) // 2
         self.body = nn.Sequential(*blocks)
         self.head = _empty(nn.Linear, depth * height * width, self.width)
@@ -215,27 +230,39 @@ class ConvNet(nn.Module):
         shape = tuple(points.shape[1:])
         if len(shape) != 3:
             raise InputError(
-                f"a ConvNet takes images (N, C, H, W); these points have the shape {tuple(points.shape)}. Use an MLP."
+                "a ConvNet takes images (N, C, H, W); these points have the shape "
+                f"{tuple(points.shape)}. Use an MLP."
             )
         if self.shape is not None and tuple(self.shape) != shape:
-            raise InputError(f"the ConvNet takes images of shape {self.shape} but these have {shape}.")
+            raise InputError(
+                f"the ConvNet takes images of shape {self.shape} but these have {shape}."
+            )
         if self.fresh:
             self._build(shape, generator)
             self.to(points.device, points.dtype)
             if self.ranks:
-                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator).to(points.device)
+                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator).to(
+                    points.device
+                )
                 self.levels = points.flatten()[drawn].sort().values
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, width)."""
         if not self.body:
             raise InputError(
-                "this ConvNet does not know the shape of its images yet; give `shape`, or fit the test first."
+                "this ConvNet does not know the shape of its images yet; give `shape`, or fit the "
+                "test first."
             )
         if self.ranks:
-            below, up_to = (torch.searchsorted(self.levels, points, right=right) for right in (False, True))
-            ranks = (below + up_to).to(points.dtype) / _LEVELS  # in [0, 2]; equal pixels share their middle rank
-            points = torch.cat([points, math.sqrt(3) * (ranks - 1)], 1)  # variance 1 where no pixels are equal
+            below, up_to = (
+                torch.searchsorted(self.levels, points, right=right) for right in (False, True)
+            )
+            ranks = (below + up_to).to(
+                points.dtype
+            ) / _LEVELS  # in [0, 2]; equal pixels share their middle rank
+            points = torch.cat(
+                [points, math.sqrt(3) * (ranks - 1)], 1
+            )  # variance 1 where no pixels are equal
         features: Tensor = self.head(self.body(points).flatten(1))
         return features
 
@@ -244,7 +271,9 @@ class ConvNet(nn.Module):
         super()._load_from_state_dict(*args, **options)
 
     def __repr__(self) -> str:
-        options = "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
+        options = (
+            "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
+        )
         options += ", ranks=True" if self.ranks else ""
         return f"ConvNet({self.shape}, width={self.width}{options})"
 
@@ -276,7 +305,8 @@ class Classifier(nn.Module):
     Parameters
     ----------
     featurizer
-        The network; None takes an `MLP` with a gain of 8 for tables, a `ConvNet` (with ranks) for images.
+        The network; None takes an `MLP` with a gain of 8 for tables, a `ConvNet` (with ranks) for
+        images.
     """
 
     def __init__(self, featurizer: nn.Module | None = None) -> None:
@@ -324,7 +354,13 @@ class AutoFeaturizer(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
-        network = ConvNet(ranks=True) if points.ndim == 4 else ResidualMLP() if self.residual else MLP(gain=8)
+        network = (
+            ConvNet(ranks=True)
+            if points.ndim == 4
+            else ResidualMLP()
+            if self.residual
+            else MLP(gain=8)
+        )
         network.start(points, generator)
         self.network = network
 
@@ -391,10 +427,10 @@ class Bounded(nn.Module):
 class SklearnClassifier(nn.Module):
     """A score for each point by a scikit-learn classifier or pipeline, positive where it looks like one of X.
 
-    The score is its `decision_function` or, without one, the logit of its probability, clipped. Both samples weigh
-    the same: probabilities are corrected for the sizes, other scores get sample weights where they are taken. It sees
-    the points as the library encodes them: numbers standardised, categories as indicators. What randomness it uses
-    comes from the seed of the test.
+    The score is its `decision_function` or, without one, the logit of its probability, clipped.
+    Both samples weigh the same: probabilities are corrected for the sizes, other scores get sample
+    weights where they are taken. It sees the points as the library encodes them: numbers
+    standardised, categories as indicators. What randomness it uses comes from the seed of the test.
 
     Parameters
     ----------
@@ -406,7 +442,8 @@ class SklearnClassifier(nn.Module):
         super().__init__()
         if not (callable(getattr(estimator, "fit", None)) and _scores_by(estimator)):
             raise IncompatibleParts(
-                f"the classifier is a {type(estimator).__name__}; it must have `fit`, and `decision_function` or "
+                f"the classifier is a {type(estimator).__name__}; it must have `fit`, and "
+                "`decision_function` or "
                 "`predict_proba`, as the classifiers of scikit-learn have."
             )
         self.estimator = estimator
@@ -428,12 +465,18 @@ class SklearnClassifier(nn.Module):
         points = torch.cat([x, y]).flatten(1).cpu().numpy()
         n, m = len(x), len(y)
         labels = np.repeat([1, 0], [n, m])
-        order = torch.randperm(n + m, generator=generator).numpy()  # some split off the last rows for early stopping
+        order = torch.randperm(
+            n + m, generator=generator
+        ).numpy()  # some split off the last rows for early stopping
         steps = getattr(estimator, "steps", None)  # of a pipeline
         last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
         weights, by_probability = {}, _scores_by(estimator) == "predict_proba"
         if has_fit_parameter(last, "sample_weight") and not by_probability:
-            weights = {f"{prefix}sample_weight": np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))[order]}
+            weights = {
+                f"{prefix}sample_weight": np.where(
+                    labels == 1, (n + m) / (2 * n), (n + m) / (2 * m)
+                )[order]
+            }
         self.fitted = estimator.fit(points[order], labels[order], **weights)
         self.shift = math.log(n / m) if by_probability else 0.0
 
@@ -447,17 +490,21 @@ class SklearnClassifier(nn.Module):
         else:
             probability = np.clip(self.fitted.predict_proba(flat)[:, 1], 1e-6, 1 - 1e-6)
             scores = np.log(probability) - np.log1p(-probability)
-        return torch.as_tensor(np.asarray(scores, dtype=np.float64)[:, None] - self.shift).to(points)
+        return torch.as_tensor(np.asarray(scores, dtype=np.float64)[:, None] - self.shift).to(
+            points
+        )
 
     def __repr__(self) -> str:
         return f"SklearnClassifier({self.estimator!r})"
 
 
 def _scores_by(estimator: Any) -> str | None:
-    return next((name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None)
+    return next(
+        (name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None
+    )
 
 
-# ----------------------------------------------------------------------------------------- features for Hotelling's T^2
+# ----------------------------------------------------------------------------------------- features
 
 
 class FeatureMap(nn.Module, ABC):
@@ -497,21 +544,29 @@ class MeanEmbedding(FeatureMap):
     kernel
         A Gaussian with an open bandwidth if None.
     fixed
-        The kernel is trained already: it is neither started nor trained, and its batch normalisations are frozen.
-        Locations that training moves then start from those that `select` takes.
+        The kernel is trained already: it is neither started nor trained, and its batch
+        normalisations are frozen. Locations that training moves then start from those that `select`
+        takes.
     select
-        Take the locations from the training points, one after another, each the best beside those before it, and
-        leave them there; `chosen` then has their places among those of X, then of Y.
+        Take the locations from the training points, one after another, each the best beside those
+        before it, and leave them there; `chosen` then has their places among those of X, then of Y.
     """
 
     def __init__(
-        self, locations: int | Tensor = 5, kernel: Kernel | None = None, *, fixed: bool = False, select: bool = False
+        self,
+        locations: int | Tensor = 5,
+        kernel: Kernel | None = None,
+        *,
+        fixed: bool = False,
+        select: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(locations, int) and locations < 1:
             raise InputError(f"locations is {locations}; there must be at least one.")
         if fixed and kernel is None:
-            raise IncompatibleParts("fixed=True keeps a trained kernel as it is, but there is none. Give `kernel`.")
+            raise IncompatibleParts(
+                "fixed=True keeps a trained kernel as it is, but there is none. Give `kernel`."
+            )
         self.kernel = Gaussian() if kernel is None else kernel
         self.fixed, self.select = fixed, select
         if fixed:
@@ -519,7 +574,8 @@ class MeanEmbedding(FeatureMap):
         given = isinstance(locations, Tensor)
         self.count = len(locations) if isinstance(locations, Tensor) else locations
         self.locations = nn.Parameter(
-            locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0), requires_grad=not select
+            locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0),
+            requires_grad=not select,
         )
         self.given = given
         self.chosen: tuple[int, ...] = ()
@@ -542,13 +598,18 @@ class MeanEmbedding(FeatureMap):
         self._start_kernel(pooled, generator)
         if self.given:
             return
-        if self.select or self.fixed:  # drawn elsewhere, a location may be too far from all points for a fixed kernel
+        if (
+            self.select or self.fixed
+        ):  # drawn elsewhere, a location may be too far from all points for a fixed kernel
             self._put(self._selected(x, y, generator))
         elif self.count == 1:
             self._put(_gaussian_draws(pooled, 1, generator))
         else:
             half = self.count // 2
-            drawn = [_gaussian_draws(x, half, generator), _gaussian_draws(y, self.count - half, generator)]
+            drawn = [
+                _gaussian_draws(x, half, generator),
+                _gaussian_draws(y, self.count - half, generator),
+            ]
             self._put(torch.cat(drawn))
 
     def candidate_widths(self) -> Sequence[float]:
@@ -596,9 +657,12 @@ class MeanEmbedding(FeatureMap):
         """(N, ...) -> (N, J)."""
         if not len(self.locations):
             raise InputError("this MeanEmbedding has no locations yet; fit the test first.")
-        # Together, so that a batch normalisation in training sees both alike, and around one centre.
+        # Together, so that a batch normalisation in training sees both alike, and around one
+        # centre.
         z = self.kernel.centred(self.kernel.embed(torch.cat([points, self.locations])))
-        return self.kernel.tile(tuple(part[: len(points)] for part in z), tuple(part[len(points) :] for part in z))
+        return self.kernel.tile(
+            tuple(part[: len(points)] for part in z), tuple(part[len(points) :] for part in z)
+        )
 
     def __repr__(self) -> str:
         options = (", fixed=True" if self.fixed else "") + (", select=True" if self.select else "")
@@ -628,7 +692,10 @@ class SmoothCharacteristic(FeatureMap):
             frequencies.detach().clone() if isinstance(frequencies, Tensor) else torch.empty(0)
         )
         if width is not None and not 0 < width < math.inf:
-            raise InputError(f"width is {width}; it must be a positive number, or None to choose it from the data.")
+            raise InputError(
+                f"width is {width}; it must be a positive number, or None to choose it from the "
+                "data."
+            )
         self.log_width = nn.Parameter(torch.tensor(math.nan if width is None else math.log(width)))
         self._open, self._usual = False, 1.0
 
@@ -668,7 +735,9 @@ class SmoothCharacteristic(FeatureMap):
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 2 J)."""
         if not len(self.frequencies):
-            raise InputError("this SmoothCharacteristic has no frequencies yet; fit the test first.")
+            raise InputError(
+                "this SmoothCharacteristic has no frequencies yet; fit the test first."
+            )
         u = points.flatten(1) * torch.exp(-self.log_width)
         angles = u @ self.frequencies.T
         damping = torch.exp(-u.square().sum(1, keepdim=True) / 2)
@@ -681,8 +750,8 @@ class SmoothCharacteristic(FeatureMap):
 def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Points drawn from a normal law with the mean and, slightly shrunk, the covariance of at most 10,000 of `points`.
 
-    The covariance C is replaced by (C + r I)^0.9 + r I with r = 1e-3. Of the two ways to its eigenvectors the one is
-    taken that never makes a matrix larger than the points themselves.
+    The covariance C is replaced by (C + r I)^0.9 + r I with r = 1e-3. Of the two ways to its
+    eigenvectors the one is taken that never makes a matrix larger than the points themselves.
     """
     ridge = 1e-3
     flat = points.flatten(1).double().cpu()
@@ -697,7 +766,8 @@ def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> T
         variances, directions = values.square() / degrees, rows.T
     along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()  # (r,)
     within, around = (
-        torch.randn(count, size, generator=generator, dtype=torch.float64) for size in (len(along), flat.shape[1])
+        torch.randn(count, size, generator=generator, dtype=torch.float64)
+        for size in (len(along), flat.shape[1])
     )
     drawn: Tensor = mean + (within * along) @ directions.T + math.sqrt(ridge**0.9 + ridge) * around
     return drawn.to(points).reshape(count, *points.shape[1:])

@@ -1,8 +1,9 @@
 """Kernels: what pairs of points are compared with. Each is an `nn.Module` and composes with the others.
 
-A kernel splits its work in two, so that a network runs once for N points and not once for each of their pairs:
-`embed(points)` gives what the pairs need, `tile(a, b)` compares embedded points. Kernels with a closed-form gradient
-override `tile_and_pullback`; every other kernel, a user's included, gets it from autograd.
+A kernel splits its work in two, so that a network runs once for N points and not once for each of
+their pairs: `embed(points)` gives what the pairs need, `tile(a, b)` compares embedded points.
+Kernels with a closed-form gradient override `tile_and_pullback`; every other kernel, a user's
+included, gets it from autograd.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Kernel(nn.Module, ABC):
     """A symmetric positive semidefinite function of two points.
 
     To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
-    the diagonal of a tile is cheap on its own, `tile_and_pullback` where the gradient has a closed form, and `sides`
-    with `cross` where a tile repeats work that concerns one of its sides alone.
+    the diagonal of a tile is cheap on its own, `tile_and_pullback` where the gradient has a closed
+    form, and `sides` with `cross` where a tile repeats work that concerns one of its sides alone.
     """
 
     def embed(self, points: Tensor) -> Embedded:
@@ -60,7 +61,10 @@ class Kernel(nn.Module, ABC):
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
         rows = 32  # small tiles: all but their diagonals are thrown away
-        pieces = [self.tile(_cut(a, i, rows), _cut(b, i, rows)).diagonal() for i in range(0, len(a[0]), rows)]
+        pieces = [
+            self.tile(_cut(a, i, rows), _cut(b, i, rows)).diagonal()
+            for i in range(0, len(a[0]), rows)
+        ]
         return torch.cat(pieces)
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
@@ -81,8 +85,14 @@ class Kernel(nn.Module, ABC):
             learned = [p for p in parameters if p.requires_grad]
             found: list[Tensor | None] = []
             if wanted or learned:
-                found = list(torch.autograd.grad(tile, wanted + learned, grad, retain_graph=True, allow_unused=True))
-            zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)]
+                found = list(
+                    torch.autograd.grad(
+                        tile, wanted + learned, grad, retain_graph=True, allow_unused=True
+                    )
+                )
+            zeros = [
+                torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)
+            ]
             into_points = iter(zeros)
             into_learned = iter(found[len(wanted) :])
             return (
@@ -102,7 +112,9 @@ class Kernel(nn.Module, ABC):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
-        pooled = self.centred(self.embed(torch.cat([x, y])))  # together: no normalisation can see which is which
+        pooled = self.centred(
+            self.embed(torch.cat([x, y]))
+        )  # together: no normalisation can see which is which
         return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
 
 
@@ -121,12 +133,17 @@ class Radial(Kernel):
         super().__init__()
         if bandwidth is not None and not 0 < bandwidth < math.inf:
             raise InputError(
-                f"bandwidth is {bandwidth}; it must be a positive number, or None for the median heuristic."
+                f"bandwidth is {bandwidth}; it must be a positive number, or None for the median "
+                "heuristic."
             )
         if not 0 < factor < math.inf:
-            raise InputError(f"factor is {factor}; it must be a positive number: the bandwidth over the median.")
+            raise InputError(
+                f"factor is {factor}; it must be a positive number: the bandwidth over the median."
+            )
         self.factor = factor
-        self.log_bandwidth = nn.Parameter(torch.tensor(math.nan if bandwidth is None else math.log(bandwidth)))
+        self.log_bandwidth = nn.Parameter(
+            torch.tensor(math.nan if bandwidth is None else math.log(bandwidth))
+        )
         self._settled = bandwidth is not None
 
     @property
@@ -155,8 +172,9 @@ class Radial(Kernel):
         return (points.flatten(1),)
 
     def centred(self, z: Embedded) -> Embedded:
-        # Distances by a matrix product lose their digits far from the origin. They do not change when all points move,
-        # so no gradient goes through the mean; and with one centre for all tiles, duplicates compare alike in each.
+        # Distances by a matrix product lose their digits far from the origin. They do not change
+        # when all points move, so no gradient goes through the mean; and with one centre for all
+        # tiles, duplicates compare alike in each.
         return (z[0] - z[0].detach().mean(0),)
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
@@ -169,8 +187,9 @@ class Radial(Kernel):
 class SmoothRadial(Radial):
     """A function of t = -|x - y|^2 / (2 sigma^2) that is smooth at t = 0: tiles from one matrix product each.
 
-    Such a product gives |x - y|^2 with an absolute error, and only a kernel with a bounded slope dk/dt forgives
-    that where points almost coincide. Subclasses give the value and the slope; the gradients follow from them:
+    Such a product gives |x - y|^2 with an absolute error, and only a kernel with a bounded slope
+    dk/dt forgives that where points almost coincide. Subclasses give the value and the slope; the
+    gradients follow from them:
 
         dk/dx = -(x - y) / sigma^2 dk/dt    and    dk/d log sigma = -2 t dk/dt.
     """
@@ -224,10 +243,14 @@ class SmoothRadial(Radial):
 
     def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
         """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
-        return (self._left(u) @ self._right(v).T).clamp_(self.least, 0)  # rounding can make a distance negative
+        return (self._left(u) @ self._right(v).T).clamp_(
+            self.least, 0
+        )  # rounding can make a distance negative
 
     def _left(self, u: Tensor) -> Tensor:
-        return torch.cat([u, u.square().sum(1, keepdim=True), u.new_ones(len(u), 1)], 1) * self._rate()
+        return (
+            torch.cat([u, u.square().sum(1, keepdim=True), u.new_ones(len(u), 1)], 1) * self._rate()
+        )
 
     def _right(self, v: Tensor) -> Tensor:
         return torch.cat([-2 * v, v.new_ones(len(v), 1), v.square().sum(1, keepdim=True)], 1)
@@ -286,8 +309,9 @@ class InverseMultiquadric(SmoothRadial):
 class Laplace(Radial):
     """exp(-|x - y| / sigma) with the Euclidean distance: a sharp peak, which sees differences at every scale.
 
-    Near a coincidence of points its slope does not vanish (at one, the gradient is taken to be zero), so
-    distances are sums of squared differences and not matrix products: much slower where points have many columns.
+    Near a coincidence of points its slope does not vanish (at one, the gradient is taken to be
+    zero), so distances are sums of squared differences and not matrix products: much slower where
+    points have many columns.
 
     Parameters
     ----------
@@ -339,7 +363,8 @@ class Linear(Kernel):
 class Sign(Kernel):
     """1(x > 0) . 1(y > 0), for points that are scores of a classifier: the kernel of C2ST-S, up to a factor.
 
-    With it sqrt(biased MMD^2) = |2 balanced accuracy - 1| at any sample sizes [Liu2020, section 4]. It has no gradient.
+    With it sqrt(biased MMD^2) = |2 balanced accuracy - 1| at any sample sizes [Liu2020, section 4].
+    It has no gradient.
     """
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
@@ -446,8 +471,9 @@ class OnFeatures(Mapped):
 class ARDGaussian(Mapped):
     """exp(-sum_c (x_c - y_c)^2 / (2 sigma_c^2)): a Gaussian that learns a width for every column.
 
-    What a column counts for is 1 / sigma_c, so the learned `widths` say which columns tell the samples apart. It is a
-    Gaussian of one bandwidth, learned too, behind a map that scales the columns.
+    What a column counts for is 1 / sigma_c, so the learned `widths` say which columns tell the
+    samples apart. It is a Gaussian of one bandwidth, learned too, behind a map that scales the
+    columns.
 
     Parameters
     ----------
@@ -468,12 +494,22 @@ class ARDGaussian(Mapped):
     kernel: Gaussian
 
     def __init__(
-        self, bandwidth: float | None = None, *, widths: Sequence[float] | None = None, factor: float = 1.0
+        self,
+        bandwidth: float | None = None,
+        *,
+        widths: Sequence[float] | None = None,
+        factor: float = 1.0,
     ) -> None:
         if bandwidth is not None and widths is not None:
-            raise InputError(f"bandwidth={bandwidth} and {len(widths)} widths were given; give one or the other.")
-        if widths is not None and not (len(widths) and all(0 < width < math.inf for width in widths)):
-            raise InputError(f"widths are {list(widths)}; they must be positive numbers, one for each column.")
+            raise InputError(
+                f"bandwidth={bandwidth} and {len(widths)} widths were given; give one or the other."
+            )
+        if widths is not None and not (
+            len(widths) and all(0 < width < math.inf for width in widths)
+        ):
+            raise InputError(
+                f"widths are {list(widths)}; they must be positive numbers, one for each column."
+            )
         super().__init__(Gaussian(bandwidth if widths is None else 1.0, factor=factor))
         self.log_widths = nn.Parameter(torch.tensor([math.log(width) for width in widths or ()]))
 
@@ -499,10 +535,13 @@ class ARDGaussian(Mapped):
             self.log_widths = nn.Parameter(equal, requires_grad=self.log_widths.requires_grad)
         if len(self.log_widths) != columns:
             raise InputError(
-                f"the ARDGaussian has {len(self.log_widths)} widths but the points have {columns} columns."
+                f"the ARDGaussian has {len(self.log_widths)} widths but the points have {columns} "
+                "columns."
             )
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any
+    ) -> None:
         if len(found := state_dict.get(f"{prefix}log_widths", ())):
             self._size(len(found))
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
@@ -526,7 +565,8 @@ class DeepKernel(Kernel):
     featurizer
         phi, any `nn.Module` from points to vectors.
     kappa, q
-        Kernels on the features and on the points; Gaussians by default, with bandwidths from the data.
+        Kernels on the features and on the points; Gaussians by default, with bandwidths from the
+        data.
     eps
         The starting value of eps, in (0, 1).
 
@@ -539,7 +579,12 @@ class DeepKernel(Kernel):
     """
 
     def __init__(
-        self, featurizer: nn.Module, kappa: Kernel | None = None, q: Kernel | None = None, *, eps: float = 0.1
+        self,
+        featurizer: nn.Module,
+        kappa: Kernel | None = None,
+        q: Kernel | None = None,
+        *,
+        eps: float = 0.1,
     ) -> None:
         super().__init__()
         if not 0 < eps < 1:
@@ -570,10 +615,14 @@ class DeepKernel(Kernel):
         return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
 
     def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        (left, right), (q_left, q_right) = self.kappa.sides(z[: self.kappa.parts]), self.q.sides(z[self.kappa.parts :])
+        (left, right), (q_left, q_right) = (
+            self.kappa.sides(z[: self.kappa.parts]),
+            self.q.sides(z[self.kappa.parts :]),
+        )
         if self._gaussians:
-            # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q, once
-            # log((1 - eps) / eps) is in s and log eps in t: a term more in their matrix products.
+            # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q,
+            # once log((1 - eps) / eps) is in s and log eps in t: a term more in their matrix
+            # products.
             (kappa, q), one = (right[0], q_right[0]), torch.ones_like(left[0][:, :1])
             left, q_left = ((torch.cat([side, one], 1),) for side in (left[0], q_left[0]))
             right = (torch.cat([kappa, -self.logit_eps * one], 1),)
@@ -594,7 +643,9 @@ class DeepKernel(Kernel):
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
-        return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(a[cut:], b[cut:])
+        return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(
+            a[cut:], b[cut:]
+        )
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
         return (*self.kappa.tile_parameters(), *self.q.tile_parameters(), self.logit_eps)
@@ -635,13 +686,16 @@ class DeepKernel(Kernel):
         return None
 
     def __repr__(self) -> str:
-        return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
+        return (
+            f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
+        )
 
 
 class WeightedSum(Kernel):
     """sum_l w_l k_l(x, y) with weights w_l >= 0, learned in log space: one kernel of many, say of several bandwidths.
 
-    `PowerCriterion.best_weights` finds the weights that maximise J exactly; a kernel of weight 0 costs no time.
+    `PowerCriterion.best_weights` finds the weights that maximise J exactly; a kernel of weight 0
+    costs no time.
 
     Parameters
     ----------
@@ -659,13 +713,20 @@ class WeightedSum(Kernel):
     1.1
     """
 
-    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | Tensor | None = None) -> None:
+    def __init__(
+        self, kernels: Sequence[Kernel], weights: Sequence[float] | Tensor | None = None
+    ) -> None:
         super().__init__()
         if not len(kernels):
-            raise InputError("a WeightedSum of no kernels; give it some, such as [Gaussian(factor=0.5), Gaussian()].")
+            raise InputError(
+                "a WeightedSum of no kernels; give it some, such as [Gaussian(factor=0.5), "
+                "Gaussian()]."
+            )
         for kernel in kernels:
             if not isinstance(kernel, Kernel):
-                raise InputError(f"a WeightedSum adds kernels, not a {type(kernel).__name__}; see OnFeatures().")
+                raise InputError(
+                    f"a WeightedSum adds kernels, not a {type(kernel).__name__}; see OnFeatures()."
+                )
         self.kernels: Sequence[Kernel] = nn.ModuleList(kernels)  # type: ignore[assignment]
         self.log_weights = nn.Parameter(torch.zeros(len(kernels)))
         self.set_weights([1 / len(kernels)] * len(kernels) if weights is None else weights)
@@ -685,7 +746,8 @@ class WeightedSum(Kernel):
             )
         if not (torch.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
             raise InputError(
-                f"the weights are {_numbers(found)}; they must be finite and at least 0, and one of them larger."
+                f"the weights are {_numbers(found)}; they must be finite and at least 0, and one "
+                "of them larger."
             )
         with torch.no_grad():
             self.log_weights.copy_(torch.log(found))
@@ -714,7 +776,9 @@ class WeightedSum(Kernel):
 
     def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
         each = [kernel.sides(own) for kernel, own in zip(self.kernels, self.split(z), strict=True)]
-        return tuple(part for left, _ in each for part in left), tuple(part for _, right in each for part in right)
+        return tuple(part for left, _ in each for part in left), tuple(
+            part for _, right in each for part in right
+        )
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
         total = left[0].new_zeros(len(left[0]), len(right[0]))
@@ -752,10 +816,15 @@ class WeightedSum(Kernel):
                 if number in made:
                     weight, tile, pull = made[number]
                     at_a, at_b, at_parameters = pull(grad * weight, wanted)
-                    into_weights.append(weight * torch.dot(grad.reshape(-1), tile.reshape(-1)))  # d w / d log w = w
+                    into_weights.append(
+                        weight * torch.dot(grad.reshape(-1), tile.reshape(-1))
+                    )  # d w / d log w = w
                 else:
                     at_a, at_b = (
-                        [torch.zeros_like(part) if need else None for part, need in zip(z, wanted, strict=True)]
+                        [
+                            torch.zeros_like(part) if need else None
+                            for part, need in zip(z, wanted, strict=True)
+                        ]
                         for z in (u, v)
                     )
                     at_parameters = [None] * len(kernel.tile_parameters())
@@ -767,11 +836,15 @@ class WeightedSum(Kernel):
 
         return total, pullback
 
-    def _members(self, a: Embedded, b: Embedded) -> Iterator[tuple[int, Kernel, Tensor, Embedded, Embedded]]:
+    def _members(
+        self, a: Embedded, b: Embedded
+    ) -> Iterator[tuple[int, Kernel, Tensor, Embedded, Embedded]]:
         """The kernels that count: number, kernel, weight and what the kernel sees of a and of b."""
         weights = torch.exp(self.log_weights)
         counts = (self.log_weights.detach() > -math.inf).tolist()
-        for number, (kernel, u, v) in enumerate(zip(self.kernels, self.split(a), self.split(b), strict=True)):
+        for number, (kernel, u, v) in enumerate(
+            zip(self.kernels, self.split(a), self.split(b), strict=True)
+        ):
             if counts[number]:
                 yield number, kernel, weights[number], u, v
 
@@ -787,7 +860,9 @@ class WeightedSum(Kernel):
         )
 
 
-def median_bandwidth(points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000) -> float:
+def median_bandwidth(
+    points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000
+) -> float:
     """The median distance between pairs of at most `max_points` points, drawn by the generator or else evenly.
 
     Where more than half of the distances are zero, the median of the others; where all are, 1.
@@ -808,7 +883,9 @@ def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Gen
         start(points, generator)
 
 
-def _features(featurizer: Callable[[Tensor], Tensor], points: Tensor, generator: torch.Generator) -> Tensor:
+def _features(
+    featurizer: Callable[[Tensor], Tensor], points: Tensor, generator: torch.Generator
+) -> Tensor:
     with torch.no_grad():
         return featurizer(_subset(points, generator, 1000))
 
@@ -835,7 +912,11 @@ def _with_ones(points: Tensor) -> Tensor:
 
 def _bandwidth(kernel: Radial) -> str:
     """The arguments of a radial kernel, as code: the factor matters only while the bandwidth is open."""
-    factor = f", factor={_number(kernel.factor)}" if kernel.bandwidth is None and kernel.factor != 1 else ""
+    factor = (
+        f", factor={_number(kernel.factor)}"
+        if kernel.bandwidth is None and kernel.factor != 1
+        else ""
+    )
     return f"bandwidth={_number(kernel.bandwidth)}{factor}"
 
 

@@ -36,16 +36,18 @@ CHECK_EVERY = 20
 class Objective(Protocol):
     """A number that training pushes up, from a representation and a batch of each sample."""
 
-    def __call__(self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...) -> Tensor: ...
+    def __call__(
+        self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Learning:
     """How a representation is trained, and on which part of the data.
 
-    Adam on batches of equal size, with a learning rate that falls to zero along a cosine, so that the last
-    iterate is an average of the late ones. Everything is chosen for data that nobody has looked at: the kernel starts
-    from the data's own scales.
+    Adam on batches of equal size, with a learning rate that falls to zero along a cosine, so that
+    the last iterate is an average of the late ones. Everything is chosen for data that nobody has
+    looked at: the kernel starts from the data's own scales.
 
     Parameters
     ----------
@@ -56,27 +58,31 @@ class Learning:
     steps
         Number of steps.
     batch_size
-        Points of each sample in a step; samples of one size that is no larger are used whole. Batches of more than 256
-        are made smaller where points have many values, such as pixels. None means a quarter of the smaller sample, but
-        from 256 to 512: more points repay larger batches.
+        Points of each sample in a step; samples of one size that is no larger are used whole.
+        Batches of more than 256 are made smaller where points have many values, such as pixels.
+        None means a quarter of the smaller sample, but from 256 to 512: more points repay larger
+        batches.
     learning_rate
         Where the learning rate of networks starts.
     scale_rate
-        The same for scales, which are few and learned as logarithms: bandwidths, widths of columns, eps.
+        The same for scales, which are few and learned as logarithms: bandwidths, widths of columns,
+        eps.
     validation_fraction
-        The share of the *training* points to keep aside for early stopping. 0 trains on all of them and keeps the
-        last iterate.
+        The share of the *training* points to keep aside for early stopping. 0 trains on all of them
+        and keeps the last iterate.
     patience
         With validation: stop after so many steps without a better value; the best iterate is kept.
     restarts
         Trainings from different starting points, of which the best is kept.
     schedule
-        "cosine" lets the learning rates fall to zero along a cosine; "constant" leaves them, as the paper does.
+        "cosine" lets the learning rates fall to zero along a cosine; "constant" leaves them, as the
+        paper does.
     time_budget
         Seconds for all of the training; the schedule is shortened to fit.
     pretraining
-        How the kernel's network is trained first, as the features of a classifier; then it is frozen, and only the
-        kernel's scales are trained for `objective`: the two-stage tests G+C and D+C of the paper's ablation.
+        How the kernel's network is trained first, as the features of a classifier; then it is
+        frozen, and only the kernel's scales are trained for `objective`: the two-stage tests G+C
+        and D+C of the paper's ablation.
     """
 
     objective: Objective = PowerCriterion()
@@ -98,18 +104,27 @@ class Learning:
             if name == "batch_size" and value is None:
                 continue
             if not isinstance(value, Integral) or value < least:
-                raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+                raise InputError(
+                    f"{name} is {value!r}; it must be a whole number of at least {least}."
+                )
         if not 0 < self.train_fraction < 1:
-            raise InputError(f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1.")
+            raise InputError(
+                f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1."
+            )
         if not 0 <= self.validation_fraction < 1:
-            raise InputError(f"validation_fraction is {self.validation_fraction}; it must be in [0, 1).")
+            raise InputError(
+                f"validation_fraction is {self.validation_fraction}; it must be in [0, 1)."
+            )
         for name in ("learning_rate", "scale_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a positive number.")
         if self.schedule not in ("cosine", "constant"):
             raise InputError(f"schedule is {self.schedule!r}; it must be 'cosine' or 'constant'.")
         if self.time_budget is not None and not self.time_budget > 0:
-            raise InputError(f"time_budget is {self.time_budget}; it must be a positive number of seconds, or None.")
+            raise InputError(
+                f"time_budget is {self.time_budget}; it must be a positive number of seconds, or "
+                "None."
+            )
 
 
 def fit(
@@ -130,16 +145,22 @@ def fit(
     """
     began = time.monotonic()
     if learning.pretraining is not None:
-        representation = _pretrained(representation, samples, learning.pretraining, streams, memory, progress)
+        representation = _pretrained(
+            representation, samples, learning.pretraining, streams, memory, progress
+        )
     train, validation = samples, None
     if learning.validation_fraction:
-        train, validation = split(samples, 1 - learning.validation_fraction, streams.torch("validation"))
+        train, validation = split(
+            samples, 1 - learning.validation_fraction, streams.torch("validation")
+        )
     runs: list[_Run] = []
     with bar("training", learning.steps * learning.restarts, progress) as tick:
         for number in range(learning.restarts):
             candidate = copy.deepcopy(representation)
             start(candidate, train, learning, streams.torch(f"start {number}"), memory=memory)
-            run = _Run(candidate, learning, train, validation, streams.torch(f"batches {number}"), memory)
+            run = _Run(
+                candidate, learning, train, validation, streams.torch(f"batches {number}"), memory
+            )
             budget = None
             if learning.time_budget is not None:
                 left = learning.time_budget - (time.monotonic() - began)
@@ -150,19 +171,34 @@ def fit(
                 break
     best = max(runs, key=lambda run: run.score()) if len(runs) > 1 else runs[0]
     if runs[-1].interrupted:
-        warnings.warn(f"training was {best.stopped}; the best kernel so far is used.", TrainingWarning, stacklevel=2)
+        warnings.warn(
+            f"training was {best.stopped}; the best kernel so far is used.",
+            TrainingWarning,
+            stacklevel=2,
+        )
     settle_normalisation(best.representation, train, streams.torch("normalisation"))
     log = TrainingLog(
-        tuple(best.values), tuple(best.checks), best.best_step, best.stopped, round(time.monotonic() - began, 3)
+        tuple(best.values),
+        tuple(best.checks),
+        best.best_step,
+        best.stopped,
+        round(time.monotonic() - began, 3),
     )
     return cast(R, best.representation), log
 
 
 def _pretrained(
-    representation: R, samples: Samples, learning: Learning, streams: Streams, memory: int, progress: bool | None
+    representation: R,
+    samples: Samples,
+    learning: Learning,
+    streams: Streams,
+    memory: int,
+    progress: bool | None,
 ) -> R:
     """A copy whose network has been trained as the features of a classifier, and is frozen."""
-    classifier = OnFeatures(Classifier(copy.deepcopy(cast(Any, representation).featurizer)), Linear())
+    classifier = OnFeatures(
+        Classifier(copy.deepcopy(cast(Any, representation).featurizer)), Linear()
+    )
     trained, _ = fit(
         classifier.to(samples.x.device),
         samples,
@@ -186,9 +222,9 @@ def start(
 ) -> None:
     """Fill in what the representation leaves open.
 
-    Networks and medians come from pooled points, a bandwidth from a grid on J, a width from a grid on the objective,
-    the weights of a sum of kernels from the quadratic program that maximises J, and what learns from labels in one go
-    (a classifier of scikit-learn, locations) does so here.
+    Networks and medians come from pooled points, a bandwidth from a grid on J, a width from a grid
+    on the objective, the weights of a sum of kernels from the quadratic program that maximises J,
+    and what learns from labels in one go (a classifier of scikit-learn, locations) does so here.
     """
     for part in representation.modules():
         if callable(learn := getattr(part, "learn", None)):
@@ -200,7 +236,11 @@ def start(
 
 
 def _start_width(
-    features: FeatureMap, samples: Samples, learning: Learning, generator: torch.Generator, memory: int
+    features: FeatureMap,
+    samples: Samples,
+    learning: Learning,
+    generator: torch.Generator,
+    memory: int,
 ) -> None:
     x, y = _some(samples, 5000, generator)
     size = len(x) * len(y) / (len(x) + len(y)) * 2
@@ -208,7 +248,8 @@ def _start_width(
     with torch.no_grad():
         for width in features.candidate_widths():
             features.set_width(width)
-            # T^2 has noise of its own at every width; one that is far from the usual has to be worth it.
+            # T^2 has noise of its own at every width; one that is far from the usual has to be
+            # worth it.
             far = abs(math.log2(width / features.usual_width()))
             value = size * float(learning.objective(features, x, y, memory=memory)) - far
             if value > best:
@@ -233,7 +274,9 @@ def _start_kernel(
     with torch.no_grad():
         seen = kernel.embed(torch.cat([x[:n], y[:n]]))[part]
         median = radial.bandwidth or 1.0
-        radial.set_bandwidth(best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory))
+        radial.set_bandwidth(
+            best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory)
+        )
 
 
 def _some(samples: Samples, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -246,19 +289,26 @@ def _some(samples: Samples, most: int, generator: torch.Generator) -> tuple[Tens
 
 
 def best_bandwidth(
-    x: Tensor, y: Tensor, median: float, *, kernel: Radial | None = None, memory: int = DEFAULT_MEMORY
+    x: Tensor,
+    y: Tensor,
+    median: float,
+    *,
+    kernel: Radial | None = None,
+    memory: int = DEFAULT_MEMORY,
 ) -> float:
     """The bandwidth with the largest J on a grid around the median distance, protected from noise.
 
     It is that of a Gaussian unless another `kernel` is given, whose own bandwidth does not matter.
 
-    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a z-score: it carries
-    noise of standard deviation one at every bandwidth, and a curve with 15 chances of a lucky value. So the curve is
-    smoothed over neighbours, and a bandwidth pays 0.4 for every octave that it lies away from a quarter of the
-    median, which a real signal outweighs.
+    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a
+    z-score: it carries noise of standard deviation one at every bandwidth, and a curve with 15
+    chances of a lucky value. So the curve is smoothed over neighbours, and a bandwidth pays 0.4 for
+    every octave that it lies away from a quarter of the median, which a real signal outweighs.
     """
     octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
-    criterion = PowerCriterion(paired=False)  # whose value does not depend on the order of the points
+    criterion = PowerCriterion(
+        paired=False
+    )  # whose value does not depend on the order of the points
     candidate, values = copy.deepcopy(Gaussian() if kernel is None else kernel).to(x), []
     with torch.no_grad():
         for octave in octaves.tolist():
@@ -283,7 +333,12 @@ class _Run:
         generator: torch.Generator,
         memory: int,
     ) -> None:
-        self.representation, self.learning, self.train, self.validation = representation, learning, train, validation
+        self.representation, self.learning, self.train, self.validation = (
+            representation,
+            learning,
+            train,
+            validation,
+        )
         self.generator, self.memory = generator, memory
         self.values: list[float] = []
         self.checks: list[tuple[int, float]] = []
@@ -312,7 +367,9 @@ class _Run:
                 if done >= 1:
                     self.stopped = f"out of time after {step - 1} steps"
                     break
-                factor = 0.5 * (1 + math.cos(math.pi * done)) if learning.schedule == "cosine" else 1.0
+                factor = (
+                    0.5 * (1 + math.cos(math.pi * done)) if learning.schedule == "cosine" else 1.0
+                )
                 for group, rate in zip(optimiser.param_groups, rates, strict=True):
                     group["lr"] = rate * factor
                 representation.train()
@@ -329,7 +386,10 @@ class _Run:
                         break
                 tick(f"J = {self.values[-1]:.3g}" if self.values else "")
         except KeyboardInterrupt:
-            self.interrupted, self.stopped = True, f"interrupted after {len(self.values) + len(pending)} steps"
+            self.interrupted, self.stopped = (
+                True,
+                f"interrupted after {len(self.values) + len(pending)} steps",
+            )
         self._collect(pending, learning.learning_rate)
         self._validate(len(self.values))
         if self.best_state:
@@ -346,7 +406,9 @@ class _Run:
     def _objective(self, samples: Samples, most: int = 2000) -> float:
         self.representation.eval()
         with torch.no_grad():
-            value = self.learning.objective(self.representation, samples.x[:most], samples.y[:most], memory=self.memory)
+            value = self.learning.objective(
+                self.representation, samples.x[:most], samples.y[:most], memory=self.memory
+            )
         return float(value)
 
     def _collect(self, pending: list[Tensor], rate: float) -> None:
@@ -359,7 +421,8 @@ class _Run:
             self.values.append(value)
             if not math.isfinite(value):
                 raise TrainingError(
-                    f"the objective became {value} at step {len(self.values)} with learning rate {rate:.3g}; "
+                    f"the objective became {value} at step {len(self.values)} with learning rate "
+                    f"{rate:.3g}; "
                     "use a smaller learning_rate, or look for extreme values in the data."
                 )
 
@@ -374,7 +437,8 @@ class _Run:
             if value > self.best_value:
                 self.best_step, self.best_value = step, value
                 self.best_state = {
-                    name: tensor.detach().clone() for name, tensor in self.representation.state_dict().items()
+                    name: tensor.detach().clone()
+                    for name, tensor in self.representation.state_dict().items()
                 }
         return True
 
@@ -385,7 +449,9 @@ def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dic
     for name, parameter in representation.named_parameters():
         if parameter.requires_grad:
             scale = name.rpartition(".")[2].startswith("log")
-            groups.setdefault(learning.scale_rate if scale else learning.learning_rate, []).append(parameter)
+            groups.setdefault(learning.scale_rate if scale else learning.learning_rate, []).append(
+                parameter
+            )
     return [{"params": parameters, "lr": rate} for rate, parameters in groups.items()]
 
 
@@ -393,7 +459,9 @@ def _batch_size(samples: Samples, learning: Learning) -> int:
     return learning.batch_size or max(_BATCH_LEAST, min(_BATCH_MOST, min(samples.sizes) // 4))
 
 
-def _batches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(
+    samples: Samples, size: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of equal size from both samples, each walking through its own random order again and again."""
     n, m = samples.sizes
     size = min(size, n, m, max(_BATCH_LEAST, _BATCH_VALUES // samples.x[0].numel()))
@@ -412,10 +480,14 @@ def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[
             yield points[order[first : first + size]]
 
 
-def settle_normalisation(representation: nn.Module, samples: Samples, generator: torch.Generator) -> None:
+def settle_normalisation(
+    representation: nn.Module, samples: Samples, generator: torch.Generator
+) -> None:
     """Set the frozen statistics of batch normalisations to those of the pooled training points, blind to labels."""
     layers = [
-        m for m in representation.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+        m
+        for m in representation.modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
     ]
     if not layers:
         return

@@ -1,8 +1,8 @@
 """The products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds, and `moments`.
 
-All walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves the one below
-it), and keep only sums, in float64. Memory grows with the number of points, never with its square. A kernel takes
-part through
+All walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves
+the one below it), and keep only sums, in float64. Memory grows with the number of points, never
+with its square. A kernel takes part through
 
     kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
     kernel.centred(z)              all of them moved to where it is precise
@@ -39,12 +39,21 @@ Pullback: TypeAlias = Callable[
 ]
 """(gradient of the tile, which embedded tensors need one) -> gradients of a, of b, of the tile parameters."""
 
-_CACHE_ROWS = 512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache
-_TILES_ALIVE = 12  # at most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel
+_CACHE_ROWS = (
+    512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache
+)
+# At most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel.
+_TILES_ALIVE = 12
 _NOTICEABLE_POINTS = 10_000  # comparing fewer takes about a second
-_KEPT_VALUES = 2**21  # so many kernel values, or fewer, are kept for the backward pass instead of computed again
-_GROUPS = 32  # block sums are made of pairs of so many groups of strips, of more where a group would have
-_GROUP_STRIPS = 32  # more strips than this: about a second of work for a pair of them, on 2 x 16384 points
+_KEPT_VALUES = (
+    2**21
+)  # so many kernel values, or fewer, are kept for the backward pass instead of computed again
+_GROUPS = (
+    32  # block sums are made of pairs of so many groups of strips, of more where a group would have
+)
+_GROUP_STRIPS = (
+    32  # more strips than this: about a second of work for a pair of them, on 2 x 16384 points
+)
 
 
 class TiledKernel(Protocol):
@@ -75,8 +84,9 @@ def tile_rows(memory: int, itemsize: int) -> int:
 def _keep_freed_memory() -> None:
     """Let the C library keep the memory of freed tiles for the next ones, once in a process.
 
-    glibc hands a freed block of this size back to the system until it has seen a larger one freed, and fetching its
-    pages again costs several times the arithmetic of a tile. Elsewhere this is an allocation and nothing more.
+    glibc hands a freed block of this size back to the system until it has seen a larger one freed,
+    and fetching its pages again costs several times the arithmetic of a tile. Elsewhere this is an
+    allocation and nothing more.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
@@ -86,7 +96,7 @@ def embedded(kernel: TiledKernel, points: Tensor | Embedded) -> Embedded:
     return points if isinstance(points, tuple) else kernel.embed(points)
 
 
-# ---------------------------------------------------------------------------------------------------------- row sums
+# --------------------------------------------------------------------------------------------------
 
 
 def row_sums(
@@ -99,7 +109,8 @@ def row_sums(
     kernel
         The kernel; K is taken to be symmetric.
     points
-        (N, ...) points, or what `kernel.embed` made of them (so that one run of the network serves several products).
+        (N, ...) points, or what `kernel.embed` made of them (so that one run of the network serves
+        several products).
     weights
         (N,) or (N, c).
     memory
@@ -108,8 +119,8 @@ def row_sums(
     Returns
     -------
     Tensor
-        (N,) or (N, c), in float64. Gradients reach the embedded points, the kernel's parameters and the weights; the
-        backward pass computes the tiles again instead of keeping them.
+        (N,) or (N, c), in float64. Gradients reach the embedded points, the kernel's parameters and
+        the weights; the backward pass computes the tiles again instead of keeping them.
     """
     _keep_freed_memory()
     z = kernel.centred(embedded(kernel, points))
@@ -136,7 +147,13 @@ class _RowSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, kernel: TiledKernel, rows: int, keep: bool, parts: int, weights: Tensor, *tensors: Tensor
+        ctx: Any,
+        kernel: TiledKernel,
+        rows: int,
+        keep: bool,
+        parts: int,
+        weights: Tensor,
+        *tensors: Tensor,
     ) -> Tensor:
         z = tensors[:parts]
         ctx.kernel, ctx.rows, ctx.parts = kernel, rows, parts
@@ -160,8 +177,8 @@ class _RowSums(torch.autograd.Function):
             return None, None, None, None, grad_weights, *([None] * len(tensors))
 
         dtype, total = z[0].dtype, accumulator(z[0].device)
-        # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32 tiles do not
-        # lose them.
+        # Gradients of J can be very small numbers: they are scaled up before the cast, so that
+        # float32 tiles do not lose them.
         size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
         g, w = (grad / size).to(dtype), weights.to(dtype)
         grad_z = [
@@ -171,7 +188,11 @@ class _RowSums(torch.autograd.Function):
         grad_parameters = [torch.zeros(p.shape, dtype=total, device=p.device) for p in parameters]
         for i, j, _, pullback in ctx.tiles or _tiles_and_pullbacks(kernel, z, rows):
             # dJ/dK = g w^T; a tile above the diagonal also stands for its mirror image.
-            outer = g[i] @ w[j].T if i == j else torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
+            outer = (
+                g[i] @ w[j].T
+                if i == j
+                else torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
+            )
             into_i, into_j, into_parameters = pullback(outer, wanted)
             for sums, at_i, at_j in zip(grad_z, into_i, into_j, strict=True):
                 if sums is not None and at_i is not None and at_j is not None:
@@ -181,13 +202,18 @@ class _RowSums(torch.autograd.Function):
                 if part is not None:
                     sums += part
         gradients = [None if s is None else (s * size).to(dtype) for s in grad_z]
-        gradients += [(s * size).to(p.dtype) for s, p in zip(grad_parameters, parameters, strict=True)]
+        gradients += [
+            (s * size).to(p.dtype) for s, p in zip(grad_parameters, parameters, strict=True)
+        ]
         return None, None, None, None, grad_weights, *gradients
 
 
-def _multiply(tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype) -> Tensor:
+def _multiply(
+    tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype
+) -> Tensor:
     """K @ weights from the tiles on and above the diagonal of K."""
-    # Transposed, since BLAS is several times faster at (few rows) x tile than at tile x (few columns).
+    # Transposed, since BLAS is several times faster at (few rows) x tile than at tile x (few
+    # columns).
     w = weights.T.to(dtype).contiguous()  # (c, N)
     sums = torch.zeros(w.shape, dtype=accumulator(w.device), device=w.device)
     for i, j, tile in tiles:
@@ -222,14 +248,15 @@ def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
     return tuple(part[index] for part in z)
 
 
-# -------------------------------------------------------------------------------------------------------- block sums
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Strip:
     """Points of `len(bins)` bins, `size` of each, interleaved: point t of bin u stands at t * len(bins) + u.
 
-    So the sum within bins is a sum of `size` contiguous pieces, which is quick, whatever the size of the bins.
+    So the sum within bins is a sum of `size` contiguous pieces, which is quick, whatever the size
+    of the bins.
     """
 
     points: Tensor  # (size * len(bins),) indices
@@ -243,7 +270,9 @@ class _Group:
 
     z: Embedded
     weights: Tensor  # (c, points)
-    strips: list[tuple[slice, Tensor, int]]  # where it stands, its bins as numbered within the group, their size
+    strips: list[
+        tuple[slice, Tensor, int]
+    ]  # where it stands, its bins as numbered within the group, their size
     bins: int  # how many
 
 
@@ -262,7 +291,8 @@ def block_sums(
     kernel, points, memory
         As in `row_sums`.
     bins
-        (N,) whole numbers 0 ... S - 1: the bin of each point. Bins of one point give the Gram matrix itself.
+        (N,) whole numbers 0 ... S - 1: the bin of each point. Bins of one point give the Gram
+        matrix itself.
     diagonal
         Whether the terms k(z_i, z_i) count.
 
@@ -288,9 +318,10 @@ def block_and_row_sums(
 ) -> tuple[Tensor, Tensor]:
     """`block_sums`, and on the way K @ weights for (N, c) weights: (S, S) and (N, c), in float64, without gradient.
 
-    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder. `workers` compare the
-    points; None means this process. The result is the same to the bit wherever the tiles are: on processors of one
-    kind, with one thread (a matrix product rounds as its threads share it).
+    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder.
+    `workers` compare the points; None means this process. The result is the same to the bit
+    wherever the tiles are: on processors of one kind, with one thread (a matrix product rounds as
+    its threads share it).
     """
     _keep_freed_memory()
     if progress is None and len(bins) < _NOTICEABLE_POINTS:
@@ -301,13 +332,15 @@ def block_and_row_sums(
         count = int(bins.max()) + 1 if len(bins) else 0
         vectors = kernel.features(z)
         if vectors is not None:
-            return _sums_of_features(vectors.to(total), bins.to(device), count, weights.to(device, total), diagonal)
+            return _sums_of_features(
+                vectors.to(total), bins.to(device), count, weights.to(device, total), diagonal
+            )
         blocks = torch.zeros((count, count), dtype=total, device=device)
         w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         rows = torch.zeros(w.shape, dtype=total, device=device)
         strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
-        # Who does the work has no say in how it is cut, nor in the order in which the pieces are added up below: so
-        # it does not change a bit of the result.
+        # Who does the work has no say in how it is cut, nor in the order in which the pieces are
+        # added up below: so it does not change a bit of the result.
         each = min(_GROUP_STRIPS, max(2, -(-len(strips) // _GROUPS)))
         members = [strips[k : k + each] for k in range(0, len(strips), each)]
         points_of = [torch.cat([strip.points for strip in group]) for group in members]
@@ -315,18 +348,30 @@ def block_and_row_sums(
         team = workers or HERE
         seen = team.share(kernel)
 
-        @functools.lru_cache(maxsize=2 if workers is None else None)  # here, no more than are compared
+        @functools.lru_cache(
+            maxsize=2 if workers is None else None
+        )  # here, no more than are compared
         def group(k: int) -> Any:
-            return team.share(_group(members[k], _rows(z, points_of[k]), w[:, points_of[k]], bins_of[k]))
+            return team.share(
+                _group(members[k], _rows(z, points_of[k]), w[:, points_of[k]], bins_of[k])
+            )
 
         pairs = list(itertools.combinations_with_replacement(range(len(members)), 2))
-        found = team.map(_compare, ((seen, group(a), None if a == b else group(b), diagonal) for a, b in pairs))
+        found = team.map(
+            _compare, ((seen, group(a), None if a == b else group(b), diagonal) for a, b in pairs)
+        )
         with bar("comparing", len(pairs), progress) as tick:
             for (a, b), (block, of_a, of_b) in zip(pairs, found, strict=True):
-                blocks.index_put_((bins_of[a][:, None], bins_of[b][None, :]), block.to(device), accumulate=True)
+                blocks.index_put_(
+                    (bins_of[a][:, None], bins_of[b][None, :]), block.to(device), accumulate=True
+                )
                 rows[:, points_of[a]] += of_a.to(device)
                 if a != b:
-                    blocks.index_put_((bins_of[b][:, None], bins_of[a][None, :]), block.T.to(device), accumulate=True)
+                    blocks.index_put_(
+                        (bins_of[b][:, None], bins_of[a][None, :]),
+                        block.T.to(device),
+                        accumulate=True,
+                    )
                     rows[:, points_of[b]] += of_b.to(device)
                 tick("")
         return blocks, rows.T
@@ -337,13 +382,18 @@ def _group(strips: Sequence[_Strip], z: Embedded, weights: Tensor, bins: Tensor)
     ends = list(itertools.accumulate(len(strip.points) for strip in strips))
     places = [slice(end - len(strip.points), end) for strip, end in zip(strips, ends, strict=True)]
     own = [torch.searchsorted(bins, strip.bins) for strip in strips]
-    return _Group(z, weights, list(zip(places, own, (strip.size for strip in strips), strict=True)), len(bins))
+    return _Group(
+        z, weights, list(zip(places, own, (strip.size for strip in strips), strict=True)), len(bins)
+    )
 
 
-def _compare(kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _compare(
+    kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Block sums between the bins of two groups, and what each adds to the row sums of the other; None is `a` itself.
 
-    Within one group, and only there, both sides of the diagonal are in the block sums, and all row sums in the first.
+    Within one group, and only there, both sides of the diagonal are in the block sums, and all row
+    sums in the first.
     """
     _keep_freed_memory()
     other = a if b is None else b
@@ -361,7 +411,11 @@ def _compare(kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool) -
                 itself = b is None and i == j
                 if itself and not diagonal:
                     tile.fill_diagonal_(0)
-                block = tile.reshape(size_i, len(bins_i), size_j, len(bins_j)).sum(0).sum(1, dtype=total)
+                block = (
+                    tile.reshape(size_i, len(bins_i), size_j, len(bins_j))
+                    .sum(0)
+                    .sum(1, dtype=total)
+                )
                 blocks[bins_i[:, None], bins_j] += block  # no bin is in a strip twice
                 of_a[:, i] += other.weights[:, j] @ tile.T
                 if not itself:
@@ -371,7 +425,9 @@ def _compare(kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool) -
     return blocks, of_a, of_b
 
 
-def _sums_of_features(v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool) -> tuple[Tensor, Tensor]:
+def _sums_of_features(
+    v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool
+) -> tuple[Tensor, Tensor]:
     """Block sums and row sums of v v^T for (N, p) features v, in a time linear in N."""
     totals = torch.zeros(count, v.shape[1], dtype=v.dtype, device=v.device).index_add_(0, bins, v)
     blocks, rows = totals @ totals.T, v @ (v.T @ weights)
@@ -399,7 +455,7 @@ def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
     return strips
 
 
-# ----------------------------------------------------------------------------------------------------------- moments
+# --------------------------------------------------------------------------------------------------
 
 
 def moments(
@@ -412,8 +468,8 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     """Sums of the kernel matrix K and of its squared entries, without K, its diagonal and a gradient.
 
-    All that unbiased estimates of the variance of an MMD need: a sum of products over *distinct* points is a sum of
-    products of row sums, less the squared entries that it counts twice.
+    All that unbiased estimates of the variance of an MMD need: a sum of products over *distinct*
+    points is a sum of products of row sums, less the squared entries that it counts twice.
 
     Parameters
     ----------
@@ -427,8 +483,8 @@ def moments(
     Returns
     -------
     tuple
-        (N, S): for each point the sum of its kernel values with the *other* points of each bin; and (S, S): the sum of
-        the squared values over pairs of different points. In float64.
+        (N, S): for each point the sum of its kernel values with the *other* points of each bin; and
+        (S, S): the sum of the squared values over pairs of different points. In float64.
     """
     _keep_freed_memory()
     if progress is None and len(bins) < _NOTICEABLE_POINTS:
@@ -441,8 +497,8 @@ def moments(
         if vectors is not None and vectors.shape[1] <= _CACHE_ROWS:
             return _moments_of_features(vectors.to(total), member)
         sums, squares = torch.zeros_like(member), member.new_zeros(member.shape[1], member.shape[1])
-        # A tile is taken to float64 before anything is added up: the variance is what is left of large sums when
-        # others are subtracted. So it counts as three.
+        # A tile is taken to float64 before anything is added up: the variance is what is left of
+        # large sums when others are subtracted. So it counts as three.
         rows = tile_rows(memory, 3 * z[0].element_size())
         strips = -(-len(member) // rows)
         with bar("comparing", strips * (strips + 1) // 2, progress) as tick:
@@ -463,7 +519,9 @@ def _moments_of_features(v: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
     """`moments` of v v^T for (N, p) features v, in a time linear in N: its squares are those of the p x p scatter."""
     own = v.square().sum(1)
     sums = v @ (v.T @ member) - own[:, None] * member
-    scatter = torch.stack([(v * column[:, None]).T @ v for column in member.T]).flatten(1)  # (S, p p)
+    scatter = torch.stack([(v * column[:, None]).T @ v for column in member.T]).flatten(
+        1
+    )  # (S, p p)
     return sums, scatter @ scatter.T - torch.diag(member.T @ own.square())
 
 
@@ -472,7 +530,8 @@ def paired_moments(
 ) -> tuple[Tensor, Tensor]:
     """(n,) row sums and the sum of squares of H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i), i != j.
 
-    H is itself a kernel, on the pairs (X_i, Y_i): its tiles are made of four of `kernel`. For samples of one size.
+    H is itself a kernel, on the pairs (X_i, Y_i): its tiles are made of four of `kernel`. For
+    samples of one size.
     """
     with torch.no_grad():
         a, b = embedded(kernel, x), embedded(kernel, y)

@@ -14,7 +14,9 @@ Tick: TypeAlias = Callable[[str], None]
 def wanted(progress: bool | None) -> bool:
     """Whether to draw: as asked, or if nobody asked, where standard error is a terminal."""
     if progress is None:
-        return sys.stderr is not None and sys.stderr.isatty()  # there is none in a process that has closed it
+        return (
+            sys.stderr is not None and sys.stderr.isatty()
+        )  # there is none in a process that has closed it
     return progress
 
 
@@ -27,7 +29,12 @@ def bar(title: str, total: int | None, progress: bool | None) -> Iterator[Tick]:
     from rich.console import Console  # here, so that importing the library stays light
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(title, total=total, note="")
         yield lambda note: display.update(task, advance=1, note=note)

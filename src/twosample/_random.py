@@ -8,16 +8,19 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-RNGLike: TypeAlias = int | np.integer | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence
+RNGLike: TypeAlias = (
+    int | np.integer | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence
+)
 """What `rng=` accepts besides None (SPEC 7)."""
 
 
 class Streams:
     """Independent generators derived by name from one `rng`.
 
-    A name, not an order of calls, decides which numbers a stream gives: training longer never changes
-    the permutations. An integer or SeedSequence gives the same streams every time; a Generator is advanced once,
-    so two calls with the same Generator differ, as elsewhere in scientific Python.
+    A name, not an order of calls, decides which numbers a stream gives: training longer never
+    changes the permutations. An integer or SeedSequence gives the same streams every time; a
+    Generator is advanced once, so two calls with the same Generator differ, as elsewhere in
+    scientific Python.
     """
 
     def __init__(self, rng: RNGLike | None = None) -> None:

@@ -20,7 +20,9 @@ class Workers(Protocol):
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What stands for `function(*arguments)` among the arguments of `map`; it stays with whoever computes it."""
 
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """`function(*each)` for each of `arguments`, in their order."""
 
 
@@ -33,7 +35,9 @@ class _Here:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         return starmap(function, arguments)
 
 

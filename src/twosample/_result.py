@@ -67,8 +67,8 @@ class Effect:
     power
         The estimated chance that the test rejects at level 0.05 on new samples of the same sizes.
     accuracy, auc
-        Of the score by which a classifier tells X from Y: balanced accuracy, and the chance that a point of X scores
-        higher than one of Y.
+        Of the score by which a classifier tells X from Y: balanced accuracy, and the chance that a
+        point of X scores higher than one of Y.
     """
 
     mmd: float | None = None
@@ -87,7 +87,8 @@ class TwoSampleResult:
     statistic
         MMD^2 on the held-out points; the unbiased estimate may be negative.
     pvalue
-        Exact under P = Q for independent samples: Pr(pvalue <= alpha) <= alpha at every sample size.
+        Exact under P = Q for independent samples: Pr(pvalue <= alpha) <= alpha at every sample
+        size.
     null_distribution
         The statistic over the shuffles, the observed order left out.
     method, calibration
@@ -105,7 +106,8 @@ class TwoSampleResult:
     chosen
         What `method="auto"` chose, and why; None where the caller did.
     dropped
-        How many rows of X and Y were left out because something in them was missing, as `Columns(missing="drop")` asks.
+        How many rows of X and Y were left out because something in them was missing, as
+        `Columns(missing="drop")` asks.
     """
 
     statistic: float
@@ -182,19 +184,28 @@ class TwoSampleResult:
             if self.train_sizes is None
             else f", kernel learned on {self.train_sizes[0]} + {self.train_sizes[1]} others"
         )
-        without = "" if not any(self.dropped) else "; left out for missing values: {} + {} rows".format(*self.dropped)
+        without = (
+            ""
+            if not any(self.dropped)
+            else "; left out for missing values: {} + {} rows".format(*self.dropped)
+        )
         return f"{verdict}: p = {format_pvalue(self.pvalue)} ({self.method} on {n} + {m} points{trained}{without})."
 
     def _repr_html_(self) -> str:
         rows = [
             ("p-value", format_pvalue(self.pvalue)),
             ("statistic", f"{self.statistic:.4g}"),
-            *((name, f"{value:.4g}") for name, value in dataclasses.asdict(self.effect).items() if value is not None),
+            *(
+                (name, f"{value:.4g}")
+                for name, value in dataclasses.asdict(self.effect).items()
+                if value is not None
+            ),
             ("calibration", self.calibration),
             *([] if self.chosen is None else [("chosen", self.chosen)]),
         ]
         cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in rows
+            f"<tr><th style='text-align:left'>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>"
+            for a, b in rows
         )
         return f"<div><p><strong>{html.escape(str(self))}</strong></p><table>{cells}</table></div>"
 

@@ -50,17 +50,18 @@ class TwoSampleTest:
     Parameters
     ----------
     representation
-        A kernel, or for `HotellingT2` a map from points to features. It is copied before anything in it is started or
-        trained.
+        A kernel, or for `HotellingT2` a map from points to features. It is copied before anything
+        in it is started or trained.
     learning
-        How the representation is trained, and on which fraction of the data; None where it needs no training.
+        How the representation is trained, and on which fraction of the data; None where it needs no
+        training.
     statistic, calibration
         What is computed on the held-out points and how it becomes a p-value.
     name
         What results call it.
     memory
-        Bytes that the computation may take beside the data and what is linear in them. Of a `Stream`, embedded points
-        that take more are kept in a temporary file.
+        Bytes that the computation may take beside the data and what is linear in them. Of a
+        `Stream`, embedded points that take more are kept in a temporary file.
     """
 
     representation: nn.Module
@@ -90,8 +91,9 @@ class TwoSampleTest:
     ) -> TwoSampleResult:
         """Split the data, fit on one part, test on the other.
 
-        `progress` shows a bar while training: True, False, or None for only on a terminal. `client` is one of a Dask
-        cluster, and `columns` says what of a table to test, as in `two_sample_test`.
+        `progress` shows a bar while training: True, False, or None for only on a terminal. `client`
+        is one of a Dask cluster, and `columns` says what of a table to test, as in
+        `two_sample_test`.
         """
         workers = None if client is None else DaskWorkers(client)
         streams = Streams(rng)
@@ -102,7 +104,8 @@ class TwoSampleTest:
         train, held_out = samples, samples
         if self.learning is not None:
             train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
-        # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays exact.
+        # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays
+        # exact.
         fitted = self._fit(train, Scaling.of(samples), streams, device, progress)
         return fitted._test(held_out, streams, progress, workers)
 
@@ -123,7 +126,9 @@ class TwoSampleTest:
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
                 streams = Streams(rng)
-                found = survey(*pair, fitting_rows(streams.torch("split"), self.memory), columns=columns)
+                found = survey(
+                    *pair, fitting_rows(streams.torch("split"), self.memory), columns=columns
+                )
                 return self._fit(found.picked, found.scaling, streams, device, progress)
         train = as_samples(X, Y, columns=columns)
         return self._fit(train, Scaling.of(train), Streams(rng), device, progress)
@@ -152,11 +157,21 @@ class TwoSampleTest:
         scaled = scaling.apply(train, device=choose_device(device))
         seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
         if self.learning is not None:
-            seen, log = fit(seen, scaled, self.learning, streams, memory=self.memory, progress=progress)
+            seen, log = fit(
+                seen, scaled, self.learning, streams, memory=self.memory, progress=progress
+            )
         elif callable(start := getattr(seen, "start", None)):
             start(scaled.pooled(), streams.torch("start"))
         seen.eval().requires_grad_(False)
-        return FittedTest(seen, self, train.schema, scaling, None if log is None else train.sizes, log, train.dropped)
+        return FittedTest(
+            seen,
+            self,
+            train.schema,
+            scaling,
+            None if log is None else train.sizes,
+            log,
+            train.dropped,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +201,13 @@ class FittedTest:
     dropped: tuple[int, int] = (0, 0)
 
     def test(
-        self, X: Any, Y: Any, *, rng: RNGLike | None = None, progress: bool | None = None, client: Any = None
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        rng: RNGLike | None = None,
+        progress: bool | None = None,
+        client: Any = None,
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
         workers = None if client is None else DaskWorkers(client)
@@ -199,18 +220,25 @@ class FittedTest:
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
 
-        A file of that name is replaced at once and as a whole, so that no failure and no kill leaves half of one. A
-        test that holds a model of scikit-learn cannot be saved. `notes` are kept with it, such as {"seed": 0}.
+        A file of that name is replaced at once and as a whole, so that no failure and no kill
+        leaves half of one. A test that holds a model of scikit-learn cannot be saved. `notes` are
+        kept with it, such as {"seed": 0}.
         """
         from ._saving.saving import save
 
         save(self, path, notes=notes)
 
     def _test(
-        self, samples: Samples, streams: Streams, progress: bool | None, workers: Workers | None = None
+        self,
+        samples: Samples,
+        streams: Streams,
+        progress: bool | None,
+        workers: Workers | None = None,
     ) -> TwoSampleResult:
         _check_sizes(*samples.sizes)
-        return self._test_scaled(self.scaling.apply(samples, device=self._device()), streams, progress, workers)
+        return self._test_scaled(
+            self.scaling.apply(samples, device=self._device()), streams, progress, workers
+        )
 
     def _test_streamed(
         self,
@@ -248,7 +276,9 @@ class FittedTest:
         workers: Workers | None = None,
     ) -> TwoSampleResult:
         seen = self.representation
-        if workers is not None and self._device().type != "cpu":  # other machines need not have this one's device
+        if (
+            workers is not None and self._device().type != "cpu"
+        ):  # other machines need not have this one's device
             seen, scaled = copy.deepcopy(seen).cpu(), scaled.to(device="cpu")
         outcome = self.spec.calibration(
             self.spec.statistic,
@@ -267,10 +297,14 @@ class FittedTest:
             calibration=outcome.description,
             sizes=scaled.sizes,
             train_sizes=self.train_sizes,
-            effect=self.spec.statistic.effect(outcome.prepared, float(outcome.values[0]), outcome.threshold),
+            effect=self.spec.statistic.effect(
+                outcome.prepared, float(outcome.values[0]), outcome.threshold
+            ),
             training=self.training,
             fitted=self,
-            samples=scaled if isinstance(scaled, Samples) else None,  # the rows of a stream are not kept
+            samples=scaled
+            if isinstance(scaled, Samples)
+            else None,  # the rows of a stream are not kept
             calibrated=outcome,
             dropped=scaled.dropped,
         )
@@ -293,16 +327,21 @@ def check_learning(representation: nn.Module, learning: Learning | None) -> None
             )
         return
     learnable = any(p.requires_grad for p in representation.parameters()) or any(
-        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel)) for part in parts
+        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel))
+        for part in parts
     )
     if not learnable:
         raise IncompatibleParts(f"{representation!r} has nothing to learn. Leave out `learning`.")
     objective = learning.objective
     of_kernels = isinstance(objective, PowerCriterion | MeanDiscrepancy | CrossEntropy)
     if of_kernels and not isinstance(representation, Kernel):
-        raise IncompatibleParts(f"{objective!r} trains a kernel, not a feature map. Use Noncentrality().")
+        raise IncompatibleParts(
+            f"{objective!r} trains a kernel, not a feature map. Use Noncentrality()."
+        )
     if isinstance(objective, Noncentrality) and isinstance(representation, Kernel):
-        raise IncompatibleParts(f"{objective!r} trains a feature map, not a kernel. Use PowerCriterion().")
+        raise IncompatibleParts(
+            f"{objective!r} trains a feature map, not a kernel. Use PowerCriterion()."
+        )
     if isinstance(objective, CrossEntropy) and not isinstance(representation, OnFeatures):
         raise IncompatibleParts(
             f"{objective!r} trains one score, which {representation!r} does not have. Use "
@@ -310,21 +349,28 @@ def check_learning(representation: nn.Module, learning: Learning | None) -> None
             "Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))."
         )
     if any(isinstance(part, Sign) for part in parts) and not isinstance(objective, CrossEntropy):
-        raise IncompatibleParts(f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy().")
+        raise IncompatibleParts(
+            f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy()."
+        )
     if by_label is not None and not (isinstance(objective, CrossEntropy) and learning.steps == 0):
-        raise IncompatibleParts(f"{by_label!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0).")
+        raise IncompatibleParts(
+            f"{by_label!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0)."
+        )
     if learning.pretraining is not None:
         if not isinstance(representation, OnFeatures | DeepKernel):
             raise IncompatibleParts(
-                f"pretraining trains the network of a kernel, and {representation!r} has none. Use DeepKernel(network)."
+                f"pretraining trains the network of a kernel, and {representation!r} has none. Use "
+                "DeepKernel(network)."
             )
         if not isinstance(learning.pretraining.objective, CrossEntropy):
             raise IncompatibleParts(
-                f"pretraining is that of a classifier, not by {learning.pretraining.objective!r}. Use CrossEntropy()."
+                f"pretraining is that of a classifier, not by {learning.pretraining.objective!r}. "
+                "Use CrossEntropy()."
             )
         if isinstance(representation.featurizer, Classifier):
             raise IncompatibleParts(
-                "pretraining puts a head of its own on the network, but it is a Classifier already. Give its network."
+                "pretraining puts a head of its own on the network, but it is a Classifier "
+                "already. Give its network."
             )
 
 
@@ -337,6 +383,7 @@ def choose_device(device: str) -> torch.device:
         torch.zeros(1, device=chosen).tolist()  # one that holds no values, "meta", fails here
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); use 'cpu' or 'auto'."
+            f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); use 'cpu' or "
+            "'auto'."
         ) from None
     return chosen

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 def printable(text: str) -> str:
     """The text with control characters as escapes: names in it come from files of anybody."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 class TwoSampleError(Exception):

@@ -1,8 +1,9 @@
 """The contracts of the parts, as checks that parts of your own can be put through.
 
-A kernel, featurizer, statistic or objective of your own goes wherever ours do, if it keeps the contract of its kind.
-Each function here tries every clause of a contract on a part. It returns nothing, or raises `BrokenContract`, which
-says which clause is broken and how. The part itself is left as it was.
+A kernel, featurizer, statistic or objective of your own goes wherever ours do, if it keeps the
+contract of its kind. Each function here tries every clause of a contract on a part. It returns
+nothing, or raises `BrokenContract`, which says which clause is broken and how. The part itself is
+left as it was.
 
 A clause is a function below, and its docstring is what it says; `clauses` lists them.
 
@@ -65,7 +66,10 @@ Clause: TypeAlias = Callable[[Any], None]
 
 _FEWEST = 8  # points: enough for tiles of three rows, and for more than twenty labellings
 _SMALL = 12 * 8 * 3**2  # bytes of memory in which a tile has three rows of float64
-_STEPS = (1e-5, 1e-6)  # of finite differences in float64: rounding spoils small ones, the kinks of a network large ones
+_STEPS = (
+    1e-5,
+    1e-6,
+)  # of finite differences in float64: rounding spoils small ones, the kinks of a network large ones
 _CHANCE = 1e-6  # of a false alarm about a level
 
 
@@ -74,7 +78,12 @@ class BrokenContract(TwoSampleError, AssertionError):
 
 
 def check_kernel(
-    kernel: Kernel, points: Any, *, semidefinite: bool = True, differentiable: bool = True, saved: bool = True
+    kernel: Kernel,
+    points: Any,
+    *,
+    semidefinite: bool = True,
+    differentiable: bool = True,
+    saved: bool = True,
 ) -> None:
     """Check a kernel on some points.
 
@@ -85,8 +94,8 @@ def check_kernel(
     points
         (N, ...) points such as it is made for, at least 8, of which no two are the same.
     semidefinite
-        Whether its matrices have no negative eigenvalue. A kernel such as minus a distance has, and MMD is fine with
-        it; `Spectral` and MMD("compressed") are not.
+        Whether its matrices have no negative eigenvalue. A kernel such as minus a distance has, and
+        MMD is fine with it; `Spectral` and MMD("compressed") are not.
     differentiable
         False for a kernel that no gradient goes through, such as `Sign`.
     saved
@@ -122,7 +131,12 @@ def check_featurizer(featurizer: nn.Module, points: Any, *, saved: bool = True) 
     BrokenContract
         At the first clause that does not hold.
     """
-    _check("featurizer", featurizer, _Featurizer(featurizer, _as_points(points)), [] if saved else [_can_be_kept])
+    _check(
+        "featurizer",
+        featurizer,
+        _Featurizer(featurizer, _as_points(points)),
+        [] if saved else [_can_be_kept],
+    )
 
 
 def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: Any) -> None:
@@ -131,20 +145,23 @@ def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: 
     Parameters
     ----------
     statistic
-        The statistic. One that draws some of the points, such as the landmarks of MMD("compressed"), is to draw all of
-        them here: what is left to chance is not the same after a shuffle.
+        The statistic. One that draws some of the points, such as the landmarks of
+        MMD("compressed"), is to draw all of them here: what is left to chance is not the same after
+        a shuffle.
     representation
         What it sees the samples through; started on the pooled points.
     X, Y
-        (n, ...) and (m, ...) points, at least 8 of each, that differ plainly. Of one size where the statistic needs
-        that.
+        (n, ...) and (m, ...) points, at least 8 of each, that differ plainly. Of one size where the
+        statistic needs that.
 
     Raises
     ------
     BrokenContract
         At the first clause that does not hold.
     """
-    _check("statistic", statistic, _Statistic(statistic, representation, _as_points(X), _as_points(Y)))
+    _check(
+        "statistic", statistic, _Statistic(statistic, representation, _as_points(X), _as_points(Y))
+    )
 
 
 def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: Any) -> None:
@@ -157,14 +174,17 @@ def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: 
     representation
         A kernel or feature map that it can train.
     X, Y
-        (n, ...) and (m, ...) points, at least 8 of each. Of one size where the objective needs that.
+        (n, ...) and (m, ...) points, at least 8 of each. Of one size where the objective needs
+        that.
 
     Raises
     ------
     BrokenContract
         At the first clause that does not hold.
     """
-    _check("objective", objective, _Objective(objective, representation, _as_points(X), _as_points(Y)))
+    _check(
+        "objective", objective, _Objective(objective, representation, _as_points(X), _as_points(Y))
+    )
 
 
 def check_test(
@@ -183,12 +203,13 @@ def check_test(
     test
         The test; make its training short.
     draw
-        `draw(rng, size)` gives a sample of that size, always of the same distribution; three normal columns if None.
-        Data with many ties, heavy tails or few rows are the hard ones.
+        `draw(rng, size)` gives a sample of that size, always of the same distribution; three normal
+        columns if None. Data with many ties, heavy tails or few rows are the hard ones.
     sizes
         Points of the two samples.
     runs
-        Pairs of samples to test. At level 0.05 an exact test rejects at most 18 of 100 and 86 of 1000.
+        Pairs of samples to test. At level 0.05 an exact test rejects at most 18 of 100 and 86 of
+        1000.
     alpha
         The level at which they are tested.
     rng
@@ -214,7 +235,7 @@ def clauses(kind: Kind) -> list[str]:
     return [clause.__doc__ or "" for clause in _CONTRACTS[kind]]
 
 
-# ------------------------------------------------------------------------------------------------ How clauses are tried
+# ------------------------------------------------------------------------------------------------ H
 
 
 class _Unmet(Exception):
@@ -228,8 +249,15 @@ def _check(kind: Kind, part: object, subject: object, left_out: Sequence[Clause]
         try:
             clause(subject)
         except Exception as error:  # a part that raises does not keep the clause either
-            found = str(error) if isinstance(error, _Unmet) else f"it raised {type(error).__name__}: {error}"
-            sentence, article = (clause.__doc__ or "").removesuffix("."), "an" if kind == "objective" else "a"
+            found = (
+                str(error)
+                if isinstance(error, _Unmet)
+                else f"it raised {type(error).__name__}: {error}"
+            )
+            sentence, article = (
+                (clause.__doc__ or "").removesuffix("."),
+                "an" if kind == "objective" else "a",
+            )
             raise BrokenContract(
                 f'{part!r} breaks its contract as {article} {kind}: "{sentence}". Here, {found}'
             ) from error
@@ -242,23 +270,34 @@ def _require(condition: bool, found: str) -> None:
 
 def _require_same(found: Tensor, expected: Tensor, what: str, *, tolerance: float = 1e-9) -> None:
     """Require equal shapes, and values within `tolerance` of the largest one."""
-    _require(found.shape == expected.shape, f"{what} has shape {tuple(found.shape)}, not {tuple(expected.shape)}.")
+    _require(
+        found.shape == expected.shape,
+        f"{what} has shape {tuple(found.shape)}, not {tuple(expected.shape)}.",
+    )
     if not found.numel():
         return
     found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
     _require(bool(torch.isfinite(found).all()), f"{what} has values that are not finite.")
     difference = (found - expected).abs()
     if float(difference.max()) > tolerance * max(1.0, float(expected.abs().max())):
-        place = tuple(int(index) for index in np.unravel_index(int(difference.argmax()), found.shape))
-        raise _Unmet(f"{what} is {float(found[place]):.6g} at {place}, not {float(expected[place]):.6g}.")
+        place = tuple(
+            int(index) for index in np.unravel_index(int(difference.argmax()), found.shape)
+        )
+        raise _Unmet(
+            f"{what} is {float(found[place]):.6g} at {place}, not {float(expected[place]):.6g}."
+        )
 
 
 def _require_slope(value: Callable[[], Tensor], tensor: Tensor, what: str) -> None:
     """Require that the gradient of `value()` in `tensor` is that of a finite difference in some direction."""
     at = tensor.detach().clone()
-    direction = torch.randn(at.shape, generator=_draws("direction"), dtype=at.dtype).where(at.isfinite(), 0.0)
+    direction = torch.randn(at.shape, generator=_draws("direction"), dtype=at.dtype).where(
+        at.isfinite(), 0.0
+    )
     here = value()
-    (gradient,) = torch.autograd.grad(here, tensor, allow_unused=True) if here.requires_grad else (None,)
+    (gradient,) = (
+        torch.autograd.grad(here, tensor, allow_unused=True) if here.requires_grad else (None,)
+    )
     here = here.detach()
     found = 0.0 if gradient is None else float((gradient * direction).sum())
     differences = []
@@ -270,7 +309,10 @@ def _require_slope(value: Callable[[], Tensor], tensor: Tensor, what: str) -> No
         tensor.copy_(at)
     expected = min(differences, key=lambda difference: abs(difference - found))
     room = 1e-3 * max(abs(found), abs(expected)) + 1e-7 * (1 + abs(float(here)))
-    _require(abs(found - expected) <= room, f"along {what} autograd gives {found:.6g}, but differences {expected:.6g}.")
+    _require(
+        abs(found - expected) <= room,
+        f"along {what} autograd gives {found:.6g}, but differences {expected:.6g}.",
+    )
 
 
 def _moved(tensor: Tensor, to: Tensor, value: Callable[[], Tensor]) -> Tensor:
@@ -298,7 +340,10 @@ def _no_global_generator() -> Iterator[None]:
 def _as_points(points: Any) -> Tensor:
     found = torch.as_tensor(points).detach().to("cpu", torch.float64)
     if found.ndim < 2 or len(found) < _FEWEST:
-        raise InputError(f"the points have the shape {tuple(found.shape)}; give at least {_FEWEST} rows of values.")
+        raise InputError(
+            f"the points have the shape {tuple(found.shape)}; give at least {_FEWEST} rows of "
+            "values."
+        )
     return found
 
 
@@ -318,7 +363,7 @@ def _accelerators() -> list[torch.device]:
     return [torch.device("cuda")] if torch.cuda.is_available() else []
 
 
-# ------------------------------------------------------------------------------------- Modules: kernels and featurizers
+# ------------------------------------------------------------------------------------- Modules: ker
 
 
 @dataclass(frozen=True)
@@ -376,7 +421,9 @@ def _starts_by_its_generator(seen: _Module) -> None:
     with _no_global_generator():
         twice = [_started(seen.given, seen.points).state_dict() for _ in range(2)]
     for name, tensor in twice[0].items():
-        _require_same(twice[1][name], tensor, f"{name} after a second start with the same generator")
+        _require_same(
+            twice[1][name], tensor, f"{name} after a second start with the same generator"
+        )
 
 
 def _repeats_itself(seen: _Module) -> None:
@@ -391,7 +438,9 @@ def _computes_in_the_precision_of_its_points(seen: _Module) -> None:
     single = copy.deepcopy(seen.module).float()
     found = seen.values(single, seen.points.float())
     _require(found.dtype == torch.float32, f"they are {found.dtype}.")
-    _require_same(found, seen.values(seen.module, seen.points), "the value in float32", tolerance=1e-3)
+    _require_same(
+        found, seen.values(seen.module, seen.points), "the value in float32", tolerance=1e-3
+    )
 
 
 def _registers_its_tensors(seen: _Module) -> None:
@@ -399,7 +448,10 @@ def _registers_its_tensors(seen: _Module) -> None:
     for place, module in seen.module.named_modules():
         for name, value in vars(module).items():
             where = f"{place}.{name}".lstrip(".")
-            _require(not isinstance(value, Tensor), f"{where} is neither: use nn.Parameter or register_buffer.")
+            _require(
+                not isinstance(value, Tensor),
+                f"{where} is neither: use nn.Parameter or register_buffer.",
+            )
 
 
 def _gives_the_same_on_other_devices(seen: _Module) -> None:
@@ -407,8 +459,12 @@ def _gives_the_same_on_other_devices(seen: _Module) -> None:
     for device in _accelerators():
         moved = copy.deepcopy(seen.module).to(device)
         found = seen.values(moved, seen.points.to(device))
-        _require(found.device.type == device.type, f"the values are on {found.device}, not on {device}.")
-        _require_same(found, seen.values(seen.module, seen.points), f"on {device} the value", tolerance=1e-6)
+        _require(
+            found.device.type == device.type, f"the values are on {found.device}, not on {device}."
+        )
+        _require_same(
+            found, seen.values(seen.module, seen.points), f"on {device} the value", tolerance=1e-6
+        )
 
 
 def _copies_well(seen: _Module) -> None:
@@ -420,9 +476,17 @@ def _copies_well(seen: _Module) -> None:
         for tensor in other.state_dict().values():
             if tensor.is_floating_point():
                 tensor += 0.1
-    _require_same(seen.values(seen.module, seen.points), before, "once a copy was changed, the value of the original")
+    _require_same(
+        seen.values(seen.module, seen.points),
+        before,
+        "once a copy was changed, the value of the original",
+    )
     other.load_state_dict(state)
-    _require_same(seen.values(other.eval(), seen.points), before, "with the state_dict of the original, the value")
+    _require_same(
+        seen.values(other.eval(), seen.points),
+        before,
+        "with the state_dict of the original, the value",
+    )
 
 
 def _can_be_kept(seen: _Module) -> None:
@@ -433,7 +497,11 @@ def _can_be_kept(seen: _Module) -> None:
         warnings.simplefilter("ignore", InputWarning)  # of few points, some columns are constant
         fitted = seen.spec().fit(X, Y, rng=0, device="cpu")
         asked_for = pack(fitted).own
-        parts = {type(part).__name__: part for part in seen.given.modules() if type(part).__name__ in asked_for}
+        parts = {
+            type(part).__name__: part
+            for part in seen.given.modules()
+            if type(part).__name__ in asked_for
+        }
         fitted.save(Path(folder) / "test.safetensors")
         loaded = load(Path(folder) / "test.safetensors", parts=parts, device="cpu")
         before, after = (test.test(X, Y, rng=0).statistic for test in (fitted, loaded))
@@ -443,13 +511,17 @@ def _can_be_kept(seen: _Module) -> None:
 def _has_true_gradients(seen: _Module) -> None:
     """The gradient of every parameter is that of finite differences."""
     made = copy.deepcopy(seen.module)
-    weights = torch.randn(seen.values(made, seen.points).shape, generator=_draws("weights"), dtype=torch.float64)
+    weights = torch.randn(
+        seen.values(made, seen.points).shape, generator=_draws("weights"), dtype=torch.float64
+    )
     for name, parameter in made.named_parameters():
         if parameter.requires_grad:
-            _require_slope(lambda: (seen.values(made, seen.points) * weights).sum(), parameter, name)
+            _require_slope(
+                lambda: (seen.values(made, seen.points) * weights).sum(), parameter, name
+            )
 
 
-# -------------------------------------------------------------------------------------------------------------- Kernels
+# --------------------------------------------------------------------------------------------------
 
 
 def _embeds_every_point(seen: _Kernel) -> None:
@@ -458,7 +530,10 @@ def _embeds_every_point(seen: _Kernel) -> None:
     _require(isinstance(z, tuple), f"it gives a {type(z).__name__}.")
     _require(len(z) == count, f"it gives {len(z)} tensors, and `parts` is {count}.")
     rows = [len(part) for part in z]
-    _require(all(size == len(seen.points) for size in rows), f"{len(seen.points)} points have {rows} rows.")
+    _require(
+        all(size == len(seen.points) for size in rows),
+        f"{len(seen.points)} points have {rows} rows.",
+    )
 
 
 def _embeds_in_any_order(seen: _Kernel) -> None:
@@ -472,7 +547,11 @@ def _compares_what_it_embeds(seen: _Kernel) -> None:
     """Calling the kernel is `tile` of what `embed` gives."""
     half = len(seen.points) // 3
     found = seen.module(seen.points[:half], seen.points[half:])
-    _require_same(found, seen.module.tile(_cut(seen.z, 0, half), _cut(seen.z, half, len(seen.points))), "the matrix")
+    _require_same(
+        found,
+        seen.module.tile(_cut(seen.z, 0, half), _cut(seen.z, half, len(seen.points))),
+        "the matrix",
+    )
 
 
 def _is_symmetric(seen: _Kernel) -> None:
@@ -484,7 +563,9 @@ def _is_semidefinite(seen: _Kernel) -> None:
     """Its matrix has no negative eigenvalue."""
     eigenvalues = torch.linalg.eigvalsh(seen.matrix)
     least, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-    _require(least >= -1e-9 * max(1.0, largest), f"the eigenvalues go from {least:.6g} to {largest:.6g}.")
+    _require(
+        least >= -1e-9 * max(1.0, largest), f"the eigenvalues go from {least:.6g} to {largest:.6g}."
+    )
 
 
 def _has_the_pairs_of_its_tiles(seen: _Kernel) -> None:
@@ -503,7 +584,9 @@ def _crosses_sides_to_tiles(seen: _Kernel) -> None:
     """`cross` of the two `sides` is the tile between them."""
     with torch.no_grad():
         left, right = seen.module.sides(seen.z)
-        _require_same(seen.module.cross(_cut(left, 0, 5), right), seen.matrix[:5], "the cross of two sides")
+        _require_same(
+            seen.module.cross(_cut(left, 0, 5), right), seen.matrix[:5], "the cross of two sides"
+        )
 
 
 def _is_the_product_of_its_features(seen: _Kernel) -> None:
@@ -523,13 +606,18 @@ def _sums_alike_in_all_tiles(seen: _Kernel) -> None:
             rows = row_sums(seen.module, seen.points, weights, memory=memory)
             blocks = block_sums(seen.module, seen.points, bins, memory=memory)
         _require_same(rows, seen.matrix @ weights, f"with {memory} bytes a sum over a row")
-        _require_same(blocks, ones.T @ seen.matrix @ ones, f"with {memory} bytes a sum over two bins")
+        _require_same(
+            blocks, ones.T @ seen.matrix @ ones, f"with {memory} bytes a sum over two bins"
+        )
 
 
 def _pulls_back_as_autograd_does(seen: _Kernel) -> None:
     """`tile_and_pullback` gives the tile and its gradients in the embedded points."""
     half = len(seen.points) // 2
-    a, b = (tuple(part.clone().requires_grad_() for part in z) for z in (_cut(seen.z, 0, half), _cut(seen.z, half, -1)))
+    a, b = (
+        tuple(part.clone().requires_grad_() for part in z)
+        for z in (_cut(seen.z, 0, half), _cut(seen.z, half, -1))
+    )
     tile = seen.module.tile(a, b)
     grad = torch.randn(tile.shape, generator=_draws("weights"), dtype=tile.dtype)
     expected = torch.autograd.grad(tile, (*a, *b), grad, allow_unused=True)
@@ -539,7 +627,9 @@ def _pulls_back_as_autograd_does(seen: _Kernel) -> None:
     for number, (found, true) in enumerate(zip([*into_a, *into_b], expected, strict=True)):
         zero = torch.zeros_like((*a, *b)[number])
         _require_same(
-            zero if found is None else found, zero if true is None else true, f"the gradient of tensor {number}"
+            zero if found is None else found,
+            zero if true is None else true,
+            f"the gradient of tensor {number}",
         )
 
 
@@ -556,7 +646,7 @@ def _has_true_gradients_through_tiles(seen: _Kernel) -> None:
             _require_slope(value, parameter, f"{name} (is it among `tile_parameters`?)")
 
 
-# ---------------------------------------------------------------------------------------------------------- Featurizers
+# --------------------------------------------------------------------------------------------------
 
 
 def _gives_every_point_a_vector(seen: _Featurizer) -> None:
@@ -573,10 +663,14 @@ def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
     """The vector of a point does not depend on the order of the points."""
     order = torch.randperm(len(seen.points), generator=_draws("order"))
     found = seen.values(seen.module, seen.points[order])
-    _require_same(found, seen.values(seen.module, seen.points)[order], "a feature of the points in another order")
+    _require_same(
+        found,
+        seen.values(seen.module, seen.points)[order],
+        "a feature of the points in another order",
+    )
 
 
-# ---------------------------------------------------------------------------------- What holds settings and no data
+# ---------------------------------------------------------------------------------- What holds sett
 
 
 @dataclass(frozen=True)
@@ -606,24 +700,33 @@ def _holds_settings_only(seen: _Part) -> None:
     """It holds settings, never data: using it changes nothing in it."""
     before = copy.deepcopy(_settings(seen.part))
     seen.value()
-    _require(repr(before) == repr(_settings(seen.part)), f"its settings were {before} and are {_settings(seen.part)}.")
+    _require(
+        repr(before) == repr(_settings(seen.part)),
+        f"its settings were {before} and are {_settings(seen.part)}.",
+    )
     tensors = [name for name, value in _settings(seen.part).items() if isinstance(value, Tensor)]
     _require(not tensors, f"it holds tensors: {', '.join(tensors)}.")
 
 
 def _settings(part: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(part):
-        return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)} | vars(part)
+        return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)} | vars(
+            part
+        )
     return dict(getattr(part, "__dict__", {}))
 
 
-# ----------------------------------------------------------------------------------------------------------- Statistics
+# --------------------------------------------------------------------------------------------------
 
 
 class _Statistic(_Part):
     @functools.cached_property
     def samples(self) -> Samples:
-        return Samples(self.x, self.y, Schema("table" if self.x.ndim == 2 else "image", tuple(self.x.shape[1:])))
+        return Samples(
+            self.x,
+            self.y,
+            Schema("table" if self.x.ndim == 2 else "image", tuple(self.x.shape[1:])),
+        )
 
     def plans(self) -> Iterator[tuple[Bins, Tensor]]:
         """Bins of one point and of several, and shuffles of them, the observed order first."""
@@ -640,7 +743,9 @@ class _Statistic(_Part):
                 yield plan, swap.shuffles(plan, draws)
 
     def prepared(self, samples: Samples, bins: Bins, memory: int = DEFAULT_MEMORY) -> Any:
-        return self.part.prepare(self.representation, samples, bins, _draws("prepare"), memory=memory)
+        return self.part.prepare(
+            self.representation, samples, bins, _draws("prepare"), memory=memory
+        )
 
     def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
         bins, shuffles = next(self.plans())
@@ -653,7 +758,8 @@ def _takes_the_representation(seen: _Statistic) -> None:
     seen.part.check(seen.representation)
     ways = seen.part.shuffled_by
     _require(
-        bool(ways) and set(ways) <= {"permutations", "swaps"}, f"shuffled_by is {ways!r}: 'permutations', 'swaps'?"
+        bool(ways) and set(ways) <= {"permutations", "swaps"},
+        f"shuffled_by is {ways!r}: 'permutations', 'swaps'?",
     )
 
 
@@ -677,7 +783,9 @@ def _shuffles_as_points_move(seen: _Statistic) -> None:
             pooled[places] = seen.samples.pooled()[places[shuffle]]
             moved = Samples(pooled[: len(seen.x)], pooled[len(seen.x) :], seen.samples.schema)
             observed = seen.part.evaluate(seen.prepared(moved, bins), shuffles[:1])[0]
-            what = "the observed order" if not number else f"shuffle {number} of bins of {bins.size}"
+            what = (
+                "the observed order" if not number else f"shuffle {number} of bins of {bins.size}"
+            )
             _require_same(values[number], observed, f"the value of {what}", tolerance=1e-7)
 
 
@@ -690,7 +798,10 @@ def _ignores_the_order_within_samples(seen: _Statistic) -> None:
     of_x = torch.randperm(n, generator=_draws("order of x"))
     of_y = of_x if seen.part.depends_on_order else torch.randperm(m, generator=_draws("order of y"))
     other = Samples(seen.x[of_x], seen.y[of_y], seen.samples.schema)
-    value, same = (seen.part.evaluate(seen.prepared(samples, bins), shuffles[:1]) for samples in (seen.samples, other))
+    value, same = (
+        seen.part.evaluate(seen.prepared(samples, bins), shuffles[:1])
+        for samples in (seen.samples, other)
+    )
     _require_same(same, value, "in another order, the value", tolerance=1e-7)
 
 
@@ -698,7 +809,10 @@ def _is_large_where_samples_differ(seen: _Statistic) -> None:
     """Its value is larger in the observed order than in most others, where the samples differ plainly."""
     values = seen.value()
     above = int((values[1:] >= values[0]).sum())
-    _require(above <= len(values) // 10, f"{above} of {len(values) - 1} shuffles have at least the observed value.")
+    _require(
+        above <= len(values) // 10,
+        f"{above} of {len(values) - 1} shuffles have at least the observed value.",
+    )
 
 
 def _draws_by_its_generator(seen: _Statistic) -> None:
@@ -717,7 +831,10 @@ def _keeps_to_its_law(seen: _Statistic) -> None:
     law = seen.part.law(seen.prepared(seen.samples, next(seen.plans())[0]))
     for alpha in (0.01, 0.05, 0.5):
         chance = law.survival(law.threshold(alpha))
-        _require(0 <= chance <= alpha + 1e-9, f"by the {law.name}, that at {alpha} is exceeded with chance {chance}.")
+        _require(
+            0 <= chance <= alpha + 1e-9,
+            f"by the {law.name}, that at {alpha} is exceeded with chance {chance}.",
+        )
 
 
 def _describes_the_effect(seen: _Statistic) -> None:
@@ -727,10 +844,12 @@ def _describes_the_effect(seen: _Statistic) -> None:
     resolution = prepared.resolution
     _require(0 <= resolution < math.inf, f"the resolution is {resolution!r}.")
     effect = seen.part.effect(prepared, float(seen.part.evaluate(prepared, shuffles[:1])[0]), 0.0)
-    _require(isinstance(effect, Effect), f"`effect` gives a {type(effect).__name__}, not an Effect.")
+    _require(
+        isinstance(effect, Effect), f"`effect` gives a {type(effect).__name__}, not an Effect."
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------- Objectives
+# --------------------------------------------------------------------------------------------------
 
 
 class _Objective(_Part):
@@ -744,7 +863,9 @@ class _Objective(_Part):
         test = TwoSampleTest(self.given, Learning(self.part, steps=steps), statistic)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)
-            return test.fit(self.x.numpy(), self.y.numpy(), rng=0, device="cpu", progress=False).representation
+            return test.fit(
+                self.x.numpy(), self.y.numpy(), rng=0, device="cpu", progress=False
+            ).representation
 
 
 def _gives_one_number(seen: _Objective) -> None:
@@ -768,19 +889,25 @@ def _leaves_the_representation_alone(seen: _Objective) -> None:
     seen.value()
     for name, tensor in seen.representation.state_dict().items():
         _require_same(tensor, before[name], f"afterwards {name}", tolerance=0.0)
-    filled = [name for name, parameter in seen.representation.named_parameters() if parameter.grad is not None]
+    filled = [
+        name
+        for name, parameter in seen.representation.named_parameters()
+        if parameter.grad is not None
+    ]
     _require(not filled, f"it leaves gradients in {', '.join(filled)}; the optimiser does that.")
 
 
 def _trains(seen: _Objective) -> None:
     """Training by it moves parameters, and leaves them finite."""
     before, after = (list(seen.trained(steps).parameters()) for steps in (0, 3))
-    _require(all(bool(torch.isfinite(parameter).all()) for parameter in after), "some are not finite.")
+    _require(
+        all(bool(torch.isfinite(parameter).all()) for parameter in after), "some are not finite."
+    )
     moved = [not torch.equal(old, new) for old, new in zip(before, after, strict=True)]
     _require(any(moved), f"none of {len(moved)} has moved in three steps.")
 
 
-# ---------------------------------------------------------------------------------------------------------- Whole tests
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -803,7 +930,9 @@ class _Test:
         found = []
         for run in range(self.runs):
             rng = self.streams.numpy(f"test {run}")
-            found.append(self.test.run(*self.samples(run), rng=rng, device="cpu", progress=False).pvalue)
+            found.append(
+                self.test.run(*self.samples(run), rng=rng, device="cpu", progress=False).pvalue
+            )
         return found
 
 
@@ -817,8 +946,10 @@ def _gives_one_answer_for_a_seed(seen: _Test) -> None:
     with _no_global_generator():
         first, second = (seen.test.run(X, Y, rng=1, device="cpu", progress=False) for _ in range(2))
     _require(
-        first.statistic == second.statistic and np.array_equal(first.null_distribution, second.null_distribution),
-        f"the statistic is {first.statistic!r} and then {second.statistic!r}, or its null distribution has changed.",
+        first.statistic == second.statistic
+        and np.array_equal(first.null_distribution, second.null_distribution),
+        f"the statistic is {first.statistic!r} and then {second.statistic!r}, or its null "
+        "distribution has changed.",
     )
 
 
@@ -833,7 +964,10 @@ def _stays_as_it_is(seen: _Test) -> None:
     before = copy.deepcopy(seen.test.representation.state_dict())
     seen.test.run(*seen.samples(0), rng=0, device="cpu", progress=False)
     after = seen.test.representation.state_dict()
-    _require(before.keys() == after.keys(), f"the representation had {sorted(before)} and has {sorted(after)}.")
+    _require(
+        before.keys() == after.keys(),
+        f"the representation had {sorted(before)} and has {sorted(after)}.",
+    )
     for name, tensor in after.items():
         same = torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before[name]))
         _require(same, f"{name} of the representation has changed.")
@@ -845,12 +979,13 @@ def _keeps_its_level(seen: _Test) -> None:
     most = int(binom.isf(_CHANCE, seen.runs, seen.alpha))
     _require(
         rejected <= most,
-        f"it rejected {rejected} of {seen.runs} at {seen.alpha}; an exact test stays within {most} all but once in a "
+        f"it rejected {rejected} of {seen.runs} at {seen.alpha}; an exact test stays within {most} "
+        "all but once in a "
         "million.",
     )
 
 
-# -------------------------------------------------------------------------------------------------------- The contracts
+# --------------------------------------------------------------------------------------------------
 
 
 _OF_GRADIENTS: tuple[Clause, ...] = (

@@ -1,6 +1,7 @@
 """Reproduce the paper.
 
-Runs its experiments, says how far they are, and shows them as tables and figures beside the published numbers.
+Runs its experiments, says how far they are, and shows them as tables and figures beside the
+published numbers.
 
 \b
 Examples:
@@ -27,13 +28,20 @@ if TYPE_CHECKING:
 
 _GO_ON = "what was finished is kept; run the same command again to go on."
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="An experiment that 'twosample bench list' lists.")]
-Trials = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Training sets of each cell; the paper has 10.")]
-Tests = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Test sets of each trial; the paper has 100.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="An experiment that 'twosample bench list' lists.")
+]
+Trials = Annotated[
+    int, typer.Option(metavar="NUMBER", min=1, help="Training sets of each cell; the paper has 10.")
+]
+Tests = Annotated[
+    int, typer.Option(metavar="NUMBER", min=1, help="Test sets of each trial; the paper has 100.")
+]
 Recipe = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="How methods are set up: default, paper (the authors' code) or stated (its text)."
+        metavar="NAME",
+        help="How methods are set up: default, paper (the authors' code) or stated (its text).",
     ),
 ]
 Results = Annotated[str, typer.Option(metavar="FOLDER", help="Where results are kept.")]
@@ -66,7 +74,9 @@ def show() -> None:
     with sentences():
         for each in EXPERIMENTS.values():
             typer.echo(f"{each.name}: {each.title}" + (f" [{each.source}]" if each.source else ""))
-            typer.echo(f"  settings  {', '.join(dict.fromkeys(setting.row for setting in each.settings))}")
+            typer.echo(
+                f"  settings  {', '.join(dict.fromkeys(setting.row for setting in each.settings))}"
+            )
             typer.echo(f"  methods   {', '.join(each.methods)}")
 
 
@@ -75,24 +85,33 @@ def run(
     trials: Trials = 10,
     tests: Tests = 100,
     methods: Annotated[
-        str, typer.Option(metavar="A,B", help="Only these methods; by default all of the experiment.")
+        str,
+        typer.Option(metavar="A,B", help="Only these methods; by default all of the experiment."),
     ] = "",
-    settings: Annotated[str, typer.Option(metavar="A,B", help="Only these settings, such as n_b=40,n_b=100.")] = "",
+    settings: Annotated[
+        str, typer.Option(metavar="A,B", help="Only these settings, such as n_b=40,n_b=100.")
+    ] = "",
     recipe: Recipe = "default",
     workers: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="Processes; by default one for each core.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="Processes; by default one for each core."),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Send trials to the Dask cluster whose scheduler is at tcp://HOST:PORT."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Send trials to the Dask cluster whose scheduler is at tcp://HOST:PORT.",
+        ),
     ] = None,
     results: Results = "results",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of single trials.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing of single trials.")
+    ] = False,
 ) -> None:
     """Run what is missing of an experiment.
 
-    Every finished trial is one line in FOLDER/NAME.jsonl. It can be stopped at any moment (Ctrl-C) and goes on where it
-    was when it is run again, here or elsewhere.
+    Every finished trial is one line in FOLDER/NAME.jsonl. It can be stopped at any moment (Ctrl-C)
+    and goes on where it was when it is run again, here or elsewhere.
 
     \b
     Examples:
@@ -108,21 +127,29 @@ def run(
         check(recipe)
         if workers is not None and scheduler is not None:
             raise InputError(
-                "--workers starts processes here, --scheduler has workers elsewhere; leave out one of them."
+                "--workers starts processes here, --scheduler has workers elsewhere; leave out one "
+                "of them."
             )
         cells = experiment(name).cells(_words(methods), _words(settings))
         wanted, store = running.wanted(cells, recipe, trials, tests), Store(results)
         store.check()
         known = store.records(*running.experiments_of(wanted))
         todo = running.missing(wanted, known)
-        typer.echo(f"{name}, {recipe}: {len(wanted) - len(todo)} of {len(wanted)} trials are there.", err=True)
+        typer.echo(
+            f"{name}, {recipe}: {len(wanted) - len(todo)} of {len(wanted)} trials are there.",
+            err=True,
+        )
         failures = []
         if todo:
             with running.client_of(workers, scheduler) as client:
                 say = _Progress(todo, known, len(wanted), sum(client.ncores().values()), quiet)
                 failures = running.run(todo, store, client, local=scheduler is None, done=say.done)
     if failures:
-        typer.echo(f"{len(failures)} of {len(todo)} trials failed; run the same command again to try them.", err=True)
+        typer.echo(
+            f"{len(failures)} of {len(todo)} trials failed; run the same command again to try "
+            "them.",
+            err=True,
+        )
         raise typer.Exit(2)
 
 
@@ -130,7 +157,12 @@ class _Progress:
     """Says what became of each trial, how many there are, and how long the others will take."""
 
     def __init__(
-        self, todo: Sequence[Trial], known: Sequence[Record], total: int, at_once: int, quiet: bool = False
+        self,
+        todo: Sequence[Trial],
+        known: Sequence[Record],
+        total: int,
+        at_once: int,
+        quiet: bool = False,
     ) -> None:
         self.left, self.known, self.total = list(todo), list(known), total
         self.at_once, self.quiet = max(1, at_once), quiet
@@ -176,7 +208,9 @@ def status(
             wanted = running.wanted(each.cells(), recipe, trials, tests)
             todo = running.missing(wanted, known)
             left = f", {time_left(todo, known, 1)} of CPU time left" if todo else ""
-            typer.echo(f"{each.name:<24} {len(wanted) - len(todo):>5} of {len(wanted)} trials{left}")
+            typer.echo(
+                f"{each.name:<24} {len(wanted) - len(todo):>5} of {len(wanted)} trials{left}"
+            )
 
 
 def time_left(todo: Sequence[Trial], known: Sequence[Record], at_once: int) -> str:
@@ -191,9 +225,15 @@ def time_left(todo: Sequence[Trial], known: Sequence[Record], at_once: int) -> s
 
 def table(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or t-tests.")],
-    recipe: Annotated[str, typer.Option(metavar="A,B", help="Only these recipes; by default all that were run.")] = "",
-    format: Annotated[str, typer.Option(metavar="NAME", help="markdown, latex or csv.")] = "markdown",
-    write: Annotated[str | None, typer.Option(metavar="FILE", help="Write it there instead of showing it.")] = None,
+    recipe: Annotated[
+        str, typer.Option(metavar="A,B", help="Only these recipes; by default all that were run.")
+    ] = "",
+    format: Annotated[
+        str, typer.Option(metavar="NAME", help="markdown, latex or csv.")
+    ] = "markdown",
+    write: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write it there instead of showing it.")
+    ] = None,
     results: Results = "results",
 ) -> None:
     """Show our numbers beside the published ones.
@@ -213,7 +253,9 @@ def table(
     with sentences():
         for each in _words(recipe):
             check(each)
-        text = tabled(name, Store(results).records(*needed(name)), format, _words(recipe) or RECIPES)
+        text = tabled(
+            name, Store(results).records(*needed(name)), format, _words(recipe) or RECIPES
+        )
         if write is None:
             typer.echo(text, nl=False)
         else:
@@ -224,11 +266,15 @@ def figure(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="An experiment, or figure-1, figure-2, figure-3, digits, cifar or locations."
+            metavar="NAME",
+            help="An experiment, or figure-1, figure-2, figure-3, digits, cifar or locations.",
         ),
     ],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="PNG, PDF or SVG; by default NAME.png.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="PNG, PDF or SVG; by default NAME.png."
+        ),
     ] = None,
     recipe: Recipe = "default",
     results: Results = "results",
@@ -250,16 +296,23 @@ def figure(
 
     with sentences():
         check(recipe)
-        torch.set_num_threads(1)  # as in trials, so that what is learned for a figure is what they learn
+        torch.set_num_threads(
+            1
+        )  # as in trials, so that what is learned for a figure is what they learn
         drawn = figures.draw(name, Store(results).records(*figures.needed(name)), recipe)
         figures.save(drawn, output or f"{name}.png")
         typer.echo(f"{output or f'{name}.png'} is written.", err=True)
 
 
 def pages(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the pages are, such as docs/reproduction.")],
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER", help="Where the pages are, such as docs/reproduction."),
+    ],
     results: Results = "results",
-    draw: Annotated[bool, typer.Option("--figures", help="Draw the figures of experiments, too.")] = False,
+    draw: Annotated[
+        bool, typer.Option("--figures", help="Draw the figures of experiments, too.")
+    ] = False,
 ) -> None:
     """Write a page for each experiment with results.
 

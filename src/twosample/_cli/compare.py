@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from .._files.opening import Reading
     from .._insight.comparing import Comparison
 
-Reference = Annotated[str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")]
+Reference = Annotated[
+    str, typer.Argument(metavar="REF", help="The file with the reference; each row is a point.")
+]
 Files = Annotated[
     list[str] | None,
     typer.Argument(
@@ -89,12 +91,12 @@ def run(
 ) -> None:
     """Test which of many samples differ from a reference.
 
-    Each file is tested against REF as 'twosample test' would, with a seed of its own that only --seed and the name of
-    the file decide; then p-values are corrected for the number of files. The files are of the kinds that 'twosample
-    test' reads, and they are read one at a time.
+    Each file is tested against REF as 'twosample test' would, with a seed of its own that only
+    --seed and the name of the file decide; then p-values are corrected for the number of files. The
+    files are of the kinds that 'twosample test' reads, and they are read one at a time.
 
-    The exit status is 0 when there is a verdict on every file, whatever it is, and 2 when there is not. An interrupt
-    (Ctrl-C) shows the files that are done, and ends with 130.
+    The exit status is 0 when there is a verdict on every file, whatever it is, and 2 when there is
+    not. An interrupt (Ctrl-C) shows the files that are done, and ends with 130.
 
     \b
     Examples:
@@ -106,7 +108,11 @@ def run(
     with sentences():
         seed, columns = seed_or_new(seed), columns_from(keep, drop, types, missing)
         reading = reading_from(
-            columns, None, resize, read_in_parts(stream, False, report), progress=shows_progress(quiet)
+            columns,
+            None,
+            resize,
+            read_in_parts(stream, False, report),
+            progress=shows_progress(quiet),
         )
         comparison, reference = _compared(
             reference,
@@ -123,7 +129,9 @@ def run(
             device=device,
             progress=shows_progress(quiet),
         )
-        facts = {"reference": reference, "seed": seed} | ({} if report is None else {"report": report})
+        facts = {"reference": reference, "seed": seed} | (
+            {} if report is None else {"report": report}
+        )
         typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
     if report is not None:
         with sentences(interrupted=f"{report} was not written."):
@@ -143,7 +151,12 @@ def run(
 
 
 def _compared(
-    reference: str, files: list[str], by: str | None, reading: Reading, scheduler: str | None, **options: Any
+    reference: str,
+    files: list[str],
+    by: str | None,
+    reading: Reading,
+    scheduler: str | None,
+    **options: Any,
 ) -> tuple[Comparison, str]:
     """What `compare` gives, and the name of the reference; after an interrupt of the samples that are done, if any."""
     from .._cluster import connected
@@ -160,19 +173,24 @@ def _compared(
             return interrupted.comparison, name_of(X)
 
 
-def _opened(reference: str, files: list[str], by: str | None, reading: Reading) -> tuple[Any, Mapping[str, Any]]:
+def _opened(
+    reference: str, files: list[str], by: str | None, reading: Reading
+) -> tuple[Any, Mapping[str, Any]]:
     """The reference, and the samples by their names."""
     from .._files.opening import open_file, open_groups
 
     if by is None:
         if not files:
             raise InputError(
-                f"there is nothing to compare {reference} with; give more files, or say which column tells samples "
+                f"there is nothing to compare {reference} with; give more files, or say which "
+                "column tells samples "
                 "apart: --by COLUMN=VALUE."
             )
         return open_file(reference, reading=reading), _Files(files, reading)
     if files:
-        raise InputError(f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by.")
+        raise InputError(
+            f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by."
+        )
     return open_groups(reference, reading, by)
 
 

@@ -12,10 +12,13 @@ from ..errors import TwoSampleError, printable
 
 
 @contextmanager
-def sentences(a: str = "", b: str = "", *, interrupted: str = "there is no verdict.") -> Iterator[None]:
+def sentences(
+    a: str = "", b: str = "", *, interrupted: str = "there is no verdict."
+) -> Iterator[None]:
     """Errors and warnings as sentences, with the names of the files where they speak of X and Y.
 
-    The exit status is 2 after an error and 130 after an interrupt, of which `interrupted` says what it means.
+    The exit status is 2 after an error and 130 after an interrupt, of which `interrupted` says what
+    it means.
     """
     import typer
 
@@ -42,7 +45,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = "there is no verdi
             say("interrupted", interrupted)
             raise typer.Exit(130) from error
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "allocate" not in str(error):  # how torch says it
+            if not isinstance(error, MemoryError) and "allocate" not in str(
+                error
+            ):  # how torch says it
                 raise
             say("error", "there is not enough memory for samples of this size.")
             raise typer.Exit(2) from error

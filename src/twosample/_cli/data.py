@@ -21,7 +21,10 @@ from .console import sentences
 if TYPE_CHECKING:
     from ..bench.sources import Source
 
-_DRAWN = {"blob": "nine Gaussians in the plane", "hdgm": "two Gaussians in any number of dimensions"}
+_DRAWN = {
+    "blob": "nine Gaussians in the plane",
+    "hdgm": "two Gaussians in any number of dimensions",
+}
 
 _DCGAN = """Train a generator of digits, and draw from it.
 
@@ -32,11 +35,19 @@ Examples:
 """
 
 Folder = Annotated[
-    str | None, typer.Option("--folder", metavar="DATA", help="Where files of yours are, instead of TWOSAMPLE_DATA.")
+    str | None,
+    typer.Option(
+        "--folder", metavar="DATA", help="Where files of yours are, instead of TWOSAMPLE_DATA."
+    ),
 ]
 Training = Annotated[str, typer.Argument(metavar="FOLDER", help="Where the training is kept.")]
-Seed = Annotated[int | None, typer.Option(metavar="NUMBER", min=0, help="Repeat a run exactly; by default a new seed.")]
-Device = Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="NUMBER", min=0, help="Repeat a run exactly; by default a new seed."),
+]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")
+]
 
 
 def build() -> typer.Typer:
@@ -61,7 +72,9 @@ def show(folder: Folder = None) -> None:
       twosample bench data list
     """
     with sentences():
-        lines = [f"{name}: {what}\n  here    drawn from its definition" for name, what in _DRAWN.items()]
+        lines = [
+            f"{name}: {what}\n  here    drawn from its definition" for name, what in _DRAWN.items()
+        ]
         for source in SOURCES.values():
             lines.append(f"{source.name}: {source.what}\n  here    {_where(source, folder)}")
             lines.append(f"  source  {source.origin}; licence: {source.licence}")
@@ -83,7 +96,10 @@ def _size(count: int) -> str:
 
 
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set that 'twosample bench data list' lists.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A data set that 'twosample bench data list' lists."),
+    ],
     folder: Folder = None,
 ) -> None:
     """Download a data set, unless it is here, and read it.
@@ -99,7 +115,9 @@ def get(
         if name in _DRAWN:
             raise InputError(f"{name} is drawn, so there is nothing to download.")
         if name not in SOURCES:
-            raise InputError(f"there is no data set {name!r}; there are {', '.join([*_DRAWN, *SOURCES])}.")
+            raise InputError(
+                f"there is no data set {name!r}; there are {', '.join([*_DRAWN, *SOURCES])}."
+            )
         from ..bench import datasets
 
         data: Any = getattr(datasets, name)(folder)
@@ -113,10 +131,15 @@ def train(
     training: Training,
     steps: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", min=1, help="How many in all; by default those of the paper's 100 epochs."),
+        typer.Option(
+            metavar="NUMBER",
+            min=1,
+            help="How many in all; by default those of the paper's 100 epochs.",
+        ),
     ] = None,
     every: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Keep what was trained after so many steps.")
+        int,
+        typer.Option(metavar="NUMBER", min=1, help="Keep what was trained after so many steps."),
     ] = 100,
     seed: Seed = None,
     device: Device = "auto",
@@ -124,8 +147,8 @@ def train(
 ) -> None:
     """Train a DCGAN on the training images of MNIST.
 
-    The 100 epochs of the paper take a day or two of one core. It can be stopped at any moment (Ctrl-C) and goes on from
-    what was kept last when it is run again.
+    The 100 epochs of the paper take a day or two of one core. It can be stopped at any moment
+    (Ctrl-C) and goes on from what was kept last when it is run again.
 
     \b
     Examples:
@@ -138,15 +161,22 @@ def train(
         images = datasets.mnist(folder)[:60_000]
         last = dcgan.train(images, training, steps, seed, every=every, device=device)
         epochs = last.step / dcgan.steps_per_epoch(len(images))
-        typer.echo(f"{training} holds a generator after {last.step} steps, {epochs:.2f} epochs of {dcgan.EPOCHS}.")
+        typer.echo(
+            f"{training} holds a generator after {last.step} steps, {epochs:.2f} epochs of "
+            f"{dcgan.EPOCHS}."
+        )
 
 
 def sample(
     training: Training,
-    count: Annotated[int, typer.Option("-n", "--count", metavar="NUMBER", min=1, help="How many images.")] = 10_000,
+    count: Annotated[
+        int, typer.Option("-n", "--count", metavar="NUMBER", min=1, help="How many images.")
+    ] = 10_000,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="An NPZ file; by default FOLDER/fake_mnist.npz."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="An NPZ file; by default FOLDER/fake_mnist.npz."
+        ),
     ] = None,
     seed: Seed = None,
     device: Device = "auto",

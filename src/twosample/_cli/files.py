@@ -20,12 +20,17 @@ By = Annotated[
     ),
 ]
 Keep = Annotated[
-    str | None, typer.Option("--columns", metavar="NAMES", help="Test these columns only, such as age,height.")
+    str | None,
+    typer.Option("--columns", metavar="NAMES", help="Test these columns only, such as age,height."),
 ]
 Drop = Annotated[str | None, typer.Option(metavar="NAMES", help="Test all columns but these.")]
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="NAME=KIND", help="Take a column as a number or a category; may be repeated."),
+    typer.Option(
+        "--type",
+        metavar="NAME=KIND",
+        help="Take a column as a number or a category; may be repeated.",
+    ),
 ]
 Missing = Annotated[
     str,
@@ -36,17 +41,24 @@ Missing = Annotated[
     ),
 ]
 Resize = Annotated[
-    str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Bring the pictures of folders to one size, such as 64x64.")
+    str | None,
+    typer.Option(
+        metavar="WIDTHxHEIGHT", help="Bring the pictures of folders to one size, such as 64x64."
+    ),
 ]
 
 
-def columns_from(keep: str | None, drop: str | None, types: list[str] | None, missing: str) -> Columns:
+def columns_from(
+    keep: str | None, drop: str | None, types: list[str] | None, missing: str
+) -> Columns:
     """What the options say of columns."""
     kinds: dict[str, Any] = {}
     for text in types or ():
         name, equals, kind = text.rpartition("=")
         if not equals or not name:
-            raise InputError(f"--type is {text!r}; give a column and a kind, such as --type zip=category.")
+            raise InputError(
+                f"--type is {text!r}; give a column and a kind, such as --type zip=category."
+            )
         if kinds.setdefault(name, kind) != kind:
             raise InputError(f"--type gives column '{name}' two kinds; choose one.")
     if missing not in ("error", "drop", "indicator"):
@@ -55,11 +67,18 @@ def columns_from(keep: str | None, drop: str | None, types: list[str] | None, mi
 
 
 def reading_from(
-    columns: Columns, by: str | None, resize: str | None, stream: bool | None, *, progress: bool = False
+    columns: Columns,
+    by: str | None,
+    resize: str | None,
+    stream: bool | None,
+    *,
+    progress: bool = False,
 ) -> Reading:
     """What the options say of how files are read."""
     groups = None if by is None else Groups.parse(by)
-    return Reading(columns, groups, None if resize is None else parse_size(resize), stream, progress)
+    return Reading(
+        columns, groups, None if resize is None else parse_size(resize), stream, progress
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

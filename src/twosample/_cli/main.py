@@ -1,8 +1,8 @@
 """The command line: `twosample test A B`, `fit` and `apply` to do the same in two steps, `plan` and `methods`.
 
-Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without one, 130 when
-interrupted. Results go to standard output; warnings, errors and progress to standard error. What takes long to import
-is imported by the command that needs it.
+Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without
+one, 130 when interrupted. Results go to standard output; warnings, errors and progress to standard
+error. What takes long to import is imported by the command that needs it.
 """
 
 from __future__ import annotations
@@ -50,10 +50,16 @@ else:  # what several commands take
         shows_progress,
     )
 
-    A = Annotated[str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")]
+    A = Annotated[
+        str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")
+    ]
     B = Annotated[
         str | None,
-        typer.Argument(metavar="B", help="The file with the other; none if --by finds both in A.", show_default=False),
+        typer.Argument(
+            metavar="B",
+            help="The file with the other; none if --by finds both in A.",
+            show_default=False,
+        ),
     ]
 
 if TYPE_CHECKING:
@@ -75,8 +81,14 @@ def main() -> None:
 
 def build() -> typer.Typer:
     """The application: its commands and --version."""
-    # No rich markup: help and errors stay plain sentences, in a pipe, in a log and on a narrow screen.
-    app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    # No rich markup: help and errors stay plain sentences, in a pipe, in a log and on a narrow
+    # screen.
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
     app.callback()(options)
     from . import bench  # here, since it takes typer
     from .compare import run as compare  # the same
@@ -99,12 +111,16 @@ def _version(wanted: bool) -> None:
 
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Do two samples come from the same distribution?
 
-    Learns on one part of the data what tells the samples apart, then gives an exact p-value on the rest.
+    Learns on one part of the data what tells the samples apart, then gives an exact p-value on the
+    rest.
 
     \b
     Example:
@@ -138,12 +154,13 @@ def run(
 ) -> None:
     """Test whether two samples differ.
 
-    The files are tables (CSV, TSV, JSON lines, each also with .gz; Parquet, Arrow or Feather), whose columns are
-    matched by name; arrays (NPY or NPZ; data.npz::images picks one array of several); folders of PNG or JPEG files of
-    one size; or what a SQLite database gives for a table or a query (shop.db::orders, shop.db::SELECT ...).
+    The files are tables (CSV, TSV, JSON lines, each also with .gz; Parquet, Arrow or Feather),
+    whose columns are matched by name; arrays (NPY or NPZ; data.npz::images picks one array of
+    several); folders of PNG or JPEG files of one size; or what a SQLite database gives for a table
+    or a query (shop.db::orders, shop.db::SELECT ...).
 
-    Nothing is guessed about missing values, dates, and text of many values: without --missing, --type or --drop they
-    are errors that name file, line and column.
+    Nothing is guessed about missing values, dates, and text of many values: without --missing,
+    --type or --drop they are errors that name file, line and column.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
 
@@ -161,10 +178,24 @@ def run(
     with _sentences(a, b or a):
         columns = columns_from(keep, drop, types, missing)
         reading = reading_from(
-            columns, by, resize, read_in_parts(stream, explain, report), progress=shows_progress(quiet)
+            columns,
+            by,
+            resize,
+            read_in_parts(stream, explain, report),
+            progress=shows_progress(quiet),
         )
         result, facts = _tested(
-            a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading, scheduler
+            a,
+            b,
+            method,
+            alpha,
+            permutations,
+            train_fraction,
+            seed,
+            device,
+            quiet,
+            reading,
+            scheduler,
         )
         _show(result, facts, as_json, quiet, explain, context)
     if fail_on_reject and result.reject(alpha):
@@ -174,7 +205,10 @@ def run(
 def fit(
     a: A,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep it, such as kernel.safetensors.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to keep it, such as kernel.safetensors."
+        ),
     ],
     b: B = None,
     method: Method = "mmd-d",
@@ -193,12 +227,13 @@ def fit(
 ) -> None:
     """Learn a test from two samples and keep it in a file.
 
-    Learns from all rows what tells the samples apart. 'twosample apply' then tests other rows with it, as often as
-    you like, without learning again. Rows that were learned from must not be tested: they would seem to differ more
-    than others do.
+    Learns from all rows what tells the samples apart. 'twosample apply' then tests other rows with
+    it, as often as you like, without learning again. Rows that were learned from must not be
+    tested: they would seem to differ more than others do.
 
-    What --columns, --drop, --type and --missing say is kept in the file, and 'twosample apply' treats other rows
-    alike. The file is in the safetensors format, which runs no code when it is read.
+    What --columns, --drop, --type and --missing say is kept in the file, and 'twosample apply'
+    treats other rows alike. The file is in the safetensors format, which runs no code when it is
+    read.
 
     \b
     Examples:
@@ -215,29 +250,46 @@ def fit(
 
         writable(output)  # or all that is learned would be for nothing
         columns = columns_from(keep, drop, types, missing)
-        X, Y = open_pair(a, b, reading_from(columns, by, resize, stream or None, progress=shows_progress(quiet)))
+        X, Y = open_pair(
+            a, b, reading_from(columns, by, resize, stream or None, progress=shows_progress(quiet))
+        )
         name = choose(known_rows(X), known_rows(Y))[0] if method == "auto" else method
         test = resolve(name, permutations=permutations)
-        fitted = test.fit(X, Y, rng=seed, device=device, progress=shows_progress(quiet), columns=columns)
-        facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "method": name, "seed": seed}
+        fitted = test.fit(
+            X, Y, rng=seed, device=device, progress=shows_progress(quiet), columns=columns
+        )
+        facts = {
+            "files": [name_of(X), name_of(Y)],
+            "rows": [len(X), len(Y)],
+            "method": name,
+            "seed": seed,
+        }
         fitted.save(output, notes=facts)
         facts |= {"dropped": list(fitted.dropped)}
         log = fitted.training
         if as_json:
             training = None if log is None else dataclasses.asdict(log) | {"steps": log.steps}
-            record = facts | {"output": output, "train_sizes": fitted.train_sizes, "training": training}
+            record = facts | {
+                "output": output,
+                "train_sizes": fitted.train_sizes,
+                "training": training,
+            }
             typer.echo(json.dumps(finite(record), allow_nan=False))
             return
         rows = [len(X), len(Y)] if fitted.train_sizes is None else list(fitted.train_sizes)
         typer.echo(f"{output} holds {name}, fitted on {_both(rows)} rows.")
         if not quiet:
-            trained = {} if log is None else {"training": f"{log.stopped}, in {log.seconds:.1f} seconds"}
+            trained = (
+                {} if log is None else {"training": f"{log.stopped}, in {log.seconds:.1f} seconds"}
+            )
             typer.echo(fact_lines(_sources(facts) | trained | {"seed": seed}))
 
 
 def apply(
     context: typer.Context,
-    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")],
+    kernel: Annotated[
+        str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")
+    ],
     a: A,
     b: B = None,
     alpha: Alpha = 0.05,
@@ -256,9 +308,9 @@ def apply(
 ) -> None:
     """Test whether two samples differ, with a test from a file.
 
-    The test is one that 'twosample fit' has learned from other rows: all rows of A and B are tested, and none is
-    learned from. The columns must be those that it was fitted on, and what was said of them then holds here: there
-    are no options for columns and missing values.
+    The test is one that 'twosample fit' has learned from other rows: all rows of A and B are
+    tested, and none is learned from. The columns must be those that it was fitted on, and what was
+    said of them then holds here: there are no options for columns and missing values.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
 
@@ -274,10 +326,21 @@ def apply(
 
         fitted, provenance = read(kernel, device=device)
         spec = resolve(fitted.spec, permutations=permutations)
-        test = functools.partial(dataclasses.replace(fitted, spec=spec).test, progress=shows_progress(quiet))
-        reading = reading_from(fitted.schema.rules, by, resize, in_parts, progress=shows_progress(quiet))
+        test = functools.partial(
+            dataclasses.replace(fitted, spec=spec).test, progress=shows_progress(quiet)
+        )
+        reading = reading_from(
+            fitted.schema.rules, by, resize, in_parts, progress=shows_progress(quiet)
+        )
         result, facts = _on_files(a, b, test, alpha, seed, scheduler, reading)
-        _show(result, {"kernel": kernel, "provenance": provenance} | facts, as_json, quiet, explain, context)
+        _show(
+            result,
+            {"kernel": kernel, "provenance": provenance} | facts,
+            as_json,
+            quiet,
+            explain,
+            context,
+        )
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)
 
@@ -286,7 +349,10 @@ def plan(
     a: A,
     b: B = None,
     power: Annotated[
-        float, typer.Option(metavar="CHANCE", help="How often a test should find the difference that is there.")
+        float,
+        typer.Option(
+            metavar="CHANCE", help="How often a test should find the difference that is there."
+        ),
     ] = 0.9,
     method: Method = "mmd-d",
     alpha: Alpha = 0.05,
@@ -305,11 +371,12 @@ def plan(
 ) -> None:
     """Say how many rows a test needs.
 
-    Tests the two samples as 'twosample test' does, then predicts from the rows that were not learned from how often
-    a test of other samples like these would find their difference, and how many rows it takes to find it as often as
-    --power says.
+    Tests the two samples as 'twosample test' does, then predicts from the rows that were not
+    learned from how often a test of other samples like these would find their difference, and how
+    many rows it takes to find it as often as --power says.
 
-    Rows and power come with the interval that holds them with confidence 0.9. From few rows it is wide.
+    Rows and power come with the interval that holds them with confidence 0.9. From few rows it is
+    wide.
 
     The exit status is 0 when there is an answer, whatever it is, and 2 when there is none.
 
@@ -323,7 +390,9 @@ def plan(
             raise InputError(f"--power is {power:g}; it must lie between 0 and 1, such as 0.9.")
         columns = columns_from(keep, drop, types, missing)
         reading = reading_from(columns, by, resize, False, progress=shows_progress(quiet))
-        result, facts = _tested(a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading)
+        result, facts = _tested(
+            a, b, method, alpha, permutations, train_fraction, seed, device, quiet, reading
+        )
         if (problem := _too_few(result, alpha)) is not None:
             raise InputError(problem)
         from .._insight.power import predict_power
@@ -422,7 +491,11 @@ def _on_files(
     with nullcontext() if scheduler is None else connected(scheduler) as client:
         X, Y = open_pair(a, b, reading)
         result = test(X, Y, rng=seed, client=client)
-    facts = {"files": [name_of(X), name_of(Y)], "rows": [len(X), len(Y)], "dropped": list(result.dropped)}
+    facts = {
+        "files": [name_of(X), name_of(Y)],
+        "rows": [len(X), len(Y)],
+        "dropped": list(result.dropped),
+    }
     return result, facts | {"method": result.method, "alpha": alpha, "seed": seed}
 
 
@@ -450,8 +523,15 @@ def _show(
 
         a, b = (Path(file).name for file in facts["files"])
         again = {"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]}
-        options: dict[str, Any] = {"alpha": alpha, "names": (a, b), "facts": again, "rng": facts["seed"]}
-        write_report(result, page, explanation=explanation, progress=shows_progress(quiet), **options)
+        options: dict[str, Any] = {
+            "alpha": alpha,
+            "names": (a, b),
+            "facts": again,
+            "rng": facts["seed"],
+        }
+        write_report(
+            result, page, explanation=explanation, progress=shows_progress(quiet), **options
+        )
     if as_json:
         record = {**facts, "reject": reject, "pvalue": result.pvalue, "statistic": result.statistic}
         more = {} if explanation is None else {"explanation": explanation.to_dict()}
@@ -460,19 +540,29 @@ def _show(
         return
     typer.echo(_verdict(result, alpha))
     if not quiet:
-        typer.echo(_details(result, facts) + ("" if page is None else "\n" + fact_lines({"report": page})))
+        typer.echo(
+            _details(result, facts) + ("" if page is None else "\n" + fact_lines({"report": page}))
+        )
     if explanation is not None:
         typer.echo(f"\n{explanation}")
 
 
 def _times(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
     """Rows of X and of Y where `count` rows of X are tested, and `share` times as many used in all."""
-    return None if count is None else [math.ceil(count * share), math.ceil(max(2, round(count * ratio)) * share)]
+    return (
+        None
+        if count is None
+        else [math.ceil(count * share), math.ceil(max(2, round(count * ratio)) * share)]
+    )
 
 
 def _needs(record: Mapping[str, Any]) -> str:
     """How many rows it takes, in a sentence."""
-    wanted, tested, (low, high) = record["wanted_power"], record["needed_tested"], record["needed_tested_interval"]
+    wanted, tested, (low, high) = (
+        record["wanted_power"],
+        record["needed_tested"],
+        record["needed_tested_interval"],
+    )
     if tested is None:
         least = "" if low is None else f"; it takes at least {_both(low)} to test"
         return (
@@ -483,18 +573,28 @@ def _needs(record: Mapping[str, Any]) -> str:
         between = f"{_both(low)} to {_both(high)}"
     else:
         between = f"at least {_both(low)}; there may be nothing to find"
-    learned = "" if record["learned"] is None else f", {_both(record['needed_rows'])} with those to learn from"
+    learned = (
+        ""
+        if record["learned"] is None
+        else f", {_both(record['needed_rows'])} with those to learn from"
+    )
     return f"Power {wanted:g} takes {_both(tested)} rows to test{learned} ({between} to test)."
 
 
 def _prospects(record: Mapping[str, Any]) -> str:
     """Power at the present sizes and the smallest effect, in two sentences."""
-    (low, high), wanted, tested = record["power_interval"], record["wanted_power"], _both(record["tested"])
+    (low, high), wanted, tested = (
+        record["power_interval"],
+        record["wanted_power"],
+        _both(record["tested"]),
+    )
     mmd = math.sqrt(max(0.0, record["mmd2"]))
     return (
-        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to {high:.2f}) "
+        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to "
+        f"{high:.2f}) "
         f"at alpha = {record['alpha']:g}.\n"
-        f"The smallest MMD found with power {wanted:g} on {tested} rows is {record['smallest_mmd']:.3g}; "
+        f"The smallest MMD found with power {wanted:g} on {tested} rows is "
+        f"{record['smallest_mmd']:.3g}; "
         f"here it is {mmd:.3g}."
     )
 
@@ -506,12 +606,20 @@ def _both(sizes: list[int]) -> str:
 def _verdict(result: TwoSampleResult, alpha: float) -> str:
     from .._result import format_pvalue
 
-    what, side = ("The samples differ", "at most") if result.reject(alpha) else ("No difference found", "above")
+    what, side = (
+        ("The samples differ", "at most")
+        if result.reject(alpha)
+        else ("No difference found", "above")
+    )
     return f"{what}: p = {format_pvalue(result.pvalue)}, {side} alpha = {alpha:g}."
 
 
 def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
-    learned = "" if result.train_sizes is None else "learned on {} + {} rows, ".format(*result.train_sizes)
+    learned = (
+        ""
+        if result.train_sizes is None
+        else "learned on {} + {} rows, ".format(*result.train_sizes)
+    )
     lines = _sources(facts) | {
         "method": f"{facts['method']}, {learned}tested on {result.sizes[0]} + {result.sizes[1]}",
         **({} if result.chosen is None else {"chosen": result.chosen}),
@@ -524,8 +632,11 @@ def _details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
 def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Where the samples come from, and the test if it comes from a file."""
     files = {
-        name: f"{file}, {rows} rows" + (f", {dropped} of them left out for missing values" if dropped else "")
-        for name, file, rows, dropped in zip("XY", facts["files"], facts["rows"], facts["dropped"], strict=True)
+        name: f"{file}, {rows} rows"
+        + (f", {dropped} of them left out for missing values" if dropped else "")
+        for name, file, rows, dropped in zip(
+            "XY", facts["files"], facts["rows"], facts["dropped"], strict=True
+        )
     }
     if "kernel" not in facts:
         return files

@@ -14,37 +14,65 @@ from .._progress import wanted
 from ..errors import InputError
 
 Method = Annotated[
-    str, typer.Option(metavar="NAME", help="How to test: 'auto', or a name that 'twosample methods' lists.")
+    str,
+    typer.Option(
+        metavar="NAME", help="How to test: 'auto', or a name that 'twosample methods' lists."
+    ),
 ]
-Alpha = Annotated[float, typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to.")]
+Alpha = Annotated[
+    float,
+    typer.Option(metavar="LEVEL", help="How often samples that do not differ may be said to."),
+]
 Permutations = Annotated[
     int | None,
-    typer.Option(metavar="NUMBER", help="Shuffles to compare with; by default as many as the method asks."),
+    typer.Option(
+        metavar="NUMBER", help="Shuffles to compare with; by default as many as the method asks."
+    ),
 ]
 TrainFraction = Annotated[
     float | None,
-    typer.Option(metavar="PART", help="The part of each sample to learn from; by default the method's."),
+    typer.Option(
+        metavar="PART", help="The part of each sample to learn from; by default the method's."
+    ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown.")
+    int | None,
+    typer.Option(
+        metavar="NUMBER", help="Repeat a run exactly; by default a new seed, which is shown."
+    ),
 ]
-Device = Annotated[str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")
+]
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="Compare rows on the Dask cluster whose scheduler is at tcp://HOST:PORT.",
+    ),
 ]
 InParts = Annotated[
     bool,
     typer.Option("--stream", help="Read files in parts; by default those that fill the memory."),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")
+]
 Report = Annotated[
     str | None,
-    typer.Option("--report", metavar="FILE", help="Write an HTML page that shows all of this, and more."),
+    typer.Option(
+        "--report", metavar="FILE", help="Write an HTML page that shows all of this, and more."
+    ),
 ]
-FailOnReject = Annotated[bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object, for programs to read.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write the answer in one line, nothing more.")]
+FailOnReject = Annotated[
+    bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Write one JSON object, for programs to read.")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Write the answer in one line, nothing more.")
+]
 
 
 def seed_or_new(seed: int | None) -> int:
@@ -66,7 +94,9 @@ def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | Non
 
         ready(report)
     if stream and explain:
-        raise InputError("--explain needs the rows, which --stream does not keep; leave out one of them.")
+        raise InputError(
+            "--explain needs the rows, which --stream does not keep; leave out one of them."
+        )
     return False if explain else stream or None
 
 
@@ -76,7 +106,13 @@ def command_line(context: typer.Context, seed: int) -> str:
     for parameter in context.command.params:
         value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
         if parameter.param_type_name == "argument":
-            words += map(str, value) if isinstance(value, list) else [] if value is None else [str(value)]
+            words += (
+                map(str, value)
+                if isinstance(value, list)
+                else []
+                if value is None
+                else [str(value)]
+            )
         elif isinstance(value, list | tuple):
             words += [word for each in value for word in (parameter.opts[0], str(each))]
         elif value is True:

@@ -21,17 +21,20 @@ class Columns:
     Parameters
     ----------
     keep
-        The columns to test, by their names; None for all. Columns of an array are called "0", "1", ...
+        The columns to test, by their names; None for all. Columns of an array are called "0", "1",
+        ...
     drop
         Columns to leave out.
     kinds
-        Name -> "number" or "category", for columns that are not to be taken as what they seem. As numbers, dates and
-        times of a day are days since 1970-01-01 (in UTC, where they have no time zone), times without a date and
-        durations are seconds. As categories, numbers and dates are what they look like when written.
+        Name -> "number" or "category", for columns that are not to be taken as what they seem. As
+        numbers, dates and times of a day are days since 1970-01-01 (in UTC, where they have no time
+        zone), times without a date and durations are seconds. As categories, numbers and dates are
+        what they look like when written.
     missing
-        What becomes of missing values, of NaN too: "error" refuses them; "drop" leaves out the rows that have one, and
-        the result says how many; "indicator" puts the mean of the column, over both samples, in their place and adds a
-        column of zeros and ones, "... is missing". In a category they are a level of their own.
+        What becomes of missing values, of NaN too: "error" refuses them; "drop" leaves out the rows
+        that have one, and the result says how many; "indicator" puts the mean of the column, over
+        both samples, in their place and adds a column of zeros and ones, "... is missing". In a
+        category they are a level of their own.
 
     Examples
     --------
@@ -52,18 +55,27 @@ class Columns:
         keep = None if self.keep is None else _names(self.keep, "keep")
         drop, kinds = _names(self.drop, "drop"), dict(self.kinds)
         if self.missing not in get_args(Missing):
-            raise InputError(f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}.")
+            raise InputError(
+                f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}."
+            )
         for name, kind in kinds.items():
             if kind not in get_args(AsKind):
-                raise InputError(f"column {name!r} is to be a {kind!r}; use one of {', '.join(get_args(AsKind))}.")
+                raise InputError(
+                    f"column {name!r} is to be a {kind!r}; use one of "
+                    f"{', '.join(get_args(AsKind))}."
+                )
         if keep is not None and not keep:
             raise InputError("no column is to be kept; name at least one.")
         for name in drop:
             if name in kinds or name in (keep or ()):
-                raise InputError(f"column {name!r} is to be left out, and used; choose one of both.")
+                raise InputError(
+                    f"column {name!r} is to be left out, and used; choose one of both."
+                )
         for name in kinds:
             if keep is not None and name not in keep:
-                raise InputError(f"column {name!r} has a kind, but is not among those to keep; name it there.")
+                raise InputError(
+                    f"column {name!r} has a kind, but is not among those to keep; name it there."
+                )
         # Tuples, which can be compared, hashed and sent to other processes.
         for field, value in (("keep", keep), ("drop", drop), ("kinds", tuple(kinds.items()))):
             object.__setattr__(self, field, value)
@@ -78,9 +90,13 @@ class Columns:
             raise InputError(f"{sample} has no column {absent[0]!r}; it has {_some(names)}.")
         left_out = set(self.drop)
         kept = set(names if self.keep is None else self.keep)
-        places = [place for place, name in enumerate(names) if name in kept and name not in left_out]
+        places = [
+            place for place, name in enumerate(names) if name in kept and name not in left_out
+        ]
         if names and not places:
-            raise InputError(f"no column of {sample} is left to test; drop fewer of {_some(names)}.")
+            raise InputError(
+                f"no column of {sample} is left to test; drop fewer of {_some(names)}."
+            )
         return places
 
     def check_names(self, names: Sequence[str]) -> None:
@@ -92,7 +108,9 @@ class Columns:
 
 def _names(given: Sequence[str], field: str) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise InputError(f"{field} is {given!r}; give a list of names of columns, such as ['age', 'height'].")
+        raise InputError(
+            f"{field} is {given!r}; give a list of names of columns, such as ['age', 'height']."
+        )
     return tuple(given)
 
 

@@ -1,7 +1,7 @@
 """The door: two samples in any common form become two tensors, and every complaint about data is raised here.
 
-A table becomes float64 columns, an image array becomes (N, C, H, W) pixels. What was learned on the way (column
-names, kinds, levels) is a `Schema`, so that data that arrive later are encoded alike.
+A table becomes float64 columns, an image array becomes (N, C, H, W) pixels. What was learned on the
+way (column names, kinds, levels) is a `Schema`, so that data that arrive later are encoded alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from torch import Tensor
 
 from ..errors import InputError, InputWarning
 from .columns import Columns
-from .tables import AS_FOUND, LAYOUTS, Found, Images, Kind, Origin, Source, Table, count, listed, read
+from .tables import (
+    AS_FOUND,
+    LAYOUTS,
+    Found,
+    Images,
+    Kind,
+    Origin,
+    Source,
+    Table,
+    count,
+    listed,
+    read,
+)
 
 MAX_LEVELS = 50
 """A column of strings with more pooled levels than this is text, not a category."""
@@ -45,13 +57,15 @@ class Column:
     name : str
         The name in the table, or the position for an unnamed column.
     kind : {"numeric", "boolean", "category"}
-        How it is encoded: as itself, as 0 and 1, or as one indicator for each level and one for any other.
+        How it is encoded: as itself, as 0 and 1, or as one indicator for each level and one for any
+        other.
     levels : tuple of str
         The sorted levels of the pooled samples; empty unless `kind` is "category".
     missing : bool
         Whether an indicator of its own says where values are missing.
     fill : float
-        What is in their place then: the pooled mean of the others; in a category every other indicator is 0.
+        What is in their place then: the pooled mean of the others; in a category every other
+        indicator is 0.
     """
 
     name: str
@@ -104,8 +118,9 @@ class Schema:
     @property
     def standardised(self) -> tuple[bool, ...]:
         """For each encoded column whether it is standardised; indicators are left as they are."""
-        # A rare level divided by its tiny standard deviation would dominate every distance. Left alone, two different
-        # levels are at squared distance 2, which is the mean squared distance of a standardised column.
+        # A rare level divided by its tiny standard deviation would dominate every distance. Left
+        # alone, two different levels are at squared distance 2, which is the mean squared distance
+        # of a standardised column.
         return tuple(
             column.kind == "numeric" and feature == column.name
             for column in self.columns
@@ -138,7 +153,10 @@ class Schema:
         """Refuse what is unlike the schema; warn of levels that it does not know."""
         if isinstance(data, np.ndarray) != (self.kind == "image"):
             found = "images" if isinstance(data, np.ndarray) else "a table"
-            raise InputError(f"The fitted test takes {self.kind}s but {sample} holds {found}; images are {LAYOUTS}.")
+            raise InputError(
+                f"The fitted test takes {self.kind}s but {sample} holds {found}; images are "
+                f"{LAYOUTS}."
+            )
         if isinstance(data, np.ndarray):
             _check_images(self, data, sample, "The fitted test takes")
             return
@@ -153,7 +171,8 @@ class Schema:
             if found and not column.missing:
                 where = f"column '{column.name}'" if self.named else f"column {column.name}"
                 raise InputError(
-                    f"{sample} has {count(int(found), 'missing value')} in {where}, but none were missing there when "
+                    f"{sample} has {count(int(found), 'missing value')} in {where}, but none were "
+                    "missing there when "
                     "the test was fitted; impute them, or fit a test on data where some are."
                 )
 
@@ -164,7 +183,9 @@ class Schema:
         return np.zeros(len(self.columns), dtype=np.int64)
 
     def _places(self, data: Table, sample: str) -> list[int]:
-        return _matching(data, [column.name for column in self.columns], self.named, sample, "the fitted test")
+        return _matching(
+            data, [column.name for column in self.columns], self.named, sample, "the fitted test"
+        )
 
     def _tensor(self, data: Table | Images, sample: str) -> Tensor:
         """What has been checked, encoded."""
@@ -175,7 +196,9 @@ class Schema:
         places = np.repeat(order, widths)
         in_order = np.array_equal(places, np.arange(len(data.names)))
         encoded = data.numbers if in_order else np.take(data.numbers, places, axis=1)  # (N, d)
-        for column, position, end, width in zip(self.columns, order, np.cumsum(widths), widths, strict=True):
+        for column, position, end, width in zip(
+            self.columns, order, np.cumsum(widths), widths, strict=True
+        ):
             if column.kind == "category":
                 encoded[:, end - width : end] = _indicators(column, data, position)
             elif column.missing:
@@ -194,7 +217,8 @@ class Samples:
         Of shape (n, d) and (m, d) for tables, (n, C, H, W) and (m, C, H, W) for images.
     schema : Schema
     rows : pair of Tensor, optional
-        Where these points stood in X and in Y as they came in; None where they are all there, in order.
+        Where these points stood in X and in Y as they came in; None where they are all there, in
+        order.
     dropped : pair of int
         How many rows of X and of Y were left out because something in them was missing.
     """
@@ -214,7 +238,9 @@ class Samples:
         """The points of x, then those of y."""
         return torch.cat([self.x, self.y])
 
-    def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Samples:
+    def to(
+        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Samples:
         """The same samples on another device or in another dtype."""
         x, y = (points.to(device=device, dtype=dtype) for points in (self.x, self.y))
         return replace(self, x=x, y=y)
@@ -227,7 +253,8 @@ class EmbeddedSamples:
     Attributes
     ----------
     parts
-        The embedded points of X, then of Y, as `Kernel.embed` gives them: tensors with one row a point.
+        The embedded points of X, then of Y, as `Kernel.embed` gives them: tensors with one row a
+        point.
     sizes
         Number of points of X and of Y.
     schema
@@ -263,27 +290,35 @@ class Scaling:
     def of(cls, samples: Samples) -> Scaling:
         """Mean and population standard deviation of the pooled points.
 
-        Indicators get shift 0 and scale 1, a column or image that is constant scale 1. Columns of any
-        magnitude that float64 can hold are fine: the sums are those of the column divided by a power of two.
+        Indicators get shift 0 and scale 1, a column or image that is constant scale 1. Columns of
+        any magnitude that float64 can hold are fine: the sums are those of the column divided by a
+        power of two.
         """
         if samples.schema.kind == "image":
             shift, scale = _pixel_moments(samples)
-            return cls(torch.tensor(shift, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64))
+            return cls(
+                torch.tensor(shift, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64)
+            )
         numeric = torch.tensor(samples.schema.standardised)
         moments = Moments.of(samples.pooled().to("cpu", torch.float64).numpy())
         shifts, scales = (torch.from_numpy(moment) for moment in moments.shift_and_scale())
         return cls(torch.where(numeric, shifts, 0.0), torch.where(numeric, scales, 1.0))
 
     def apply(
-        self, samples: Samples, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        self,
+        samples: Samples,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
     ) -> Samples:
         """Give (v - shift) / scale for every value v, computed in float64 and only then cast."""
         x, y = (self._apply(points, dtype, device) for points in (samples.x, samples.y))
         return replace(samples, x=x, y=y)
 
     def _apply(self, points: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-        # Halves of large numbers, because the difference of two of them may exceed float64. Small ones are not
-        # halved: they might lose a digit. In data that `of` has not seen a value may be too far away for `dtype`.
+        # Halves of large numbers, because the difference of two of them may exceed float64. Small
+        # ones are not halved: they might lose a digit. In data that `of` has not seen a value may
+        # be too far away for `dtype`.
         half = torch.where(self.scale > 1, 0.5, 1.0).to(torch.float64)
         shift, scale = self.shift * half, self.scale * half
         farthest = min(torch.finfo(dtype).max, _FARTHEST)
@@ -296,15 +331,18 @@ class Scaling:
         return scaled
 
 
-def as_samples(X: object, Y: object, *, schema: Schema | None = None, columns: Columns | None = None) -> Samples:
+def as_samples(
+    X: object, Y: object, *, schema: Schema | None = None, columns: Columns | None = None
+) -> Samples:
     """Validate two samples and encode them as tensors.
 
     Parameters
     ----------
     X, Y : array, table or images
-        NumPy arrays, torch tensors or nested lists of numbers, one row a point (one dimension is one column); pandas,
-        polars or pyarrow tables with numeric, boolean, string or categorical columns, matched by name; or images:
-        (N, H, W) or (N, H, W, C) of uint8, (N, H, W) or (N, C, H, W) of floats.
+        NumPy arrays, torch tensors or nested lists of numbers, one row a point (one dimension is
+        one column); pandas, polars or pyarrow tables with numeric, boolean, string or categorical
+        columns, matched by name; or images: (N, H, W) or (N, H, W, C) of uint8, (N, H, W) or (N, C,
+        H, W) of floats.
     schema : Schema, optional
         How earlier data were encoded. Without it the schema is learned from X and Y pooled.
     columns : Columns, optional
@@ -317,7 +355,8 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None, columns: C
     Raises
     ------
     InputError
-        If the data cannot be tested as they are: the message names sample, row and column, and what to do.
+        If the data cannot be tested as they are: the message names sample, row and column, and what
+        to do.
 
     Warns
     -----
@@ -336,7 +375,10 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None, columns: C
     x, y = (read(data, origin, rules) for data, origin in zip((X, Y), origins, strict=True))
     whole, rows = (len(x), len(y)), None
     if rules.missing == "drop" or any(_rows_of(data) is not None for data in (X, Y)):
-        (x, of_x), (y, of_y) = _usable(x, _rows_of(X), rules, names[0]), _usable(y, _rows_of(Y), rules, names[1])
+        (x, of_x), (y, of_y) = (
+            _usable(x, _rows_of(X), rules, names[0]),
+            _usable(y, _rows_of(Y), rules, names[1]),
+        )
         rows = of_x, of_y
     if schema is None:
         schema = _learn(x, y, names, rules)
@@ -349,8 +391,13 @@ def as_samples(X: object, Y: object, *, schema: Schema | None = None, columns: C
         schema._check(data, name)
         schema._check_gaps(schema._gaps(data, name), name)
     dropped = whole[0] - len(x), whole[1] - len(y)
-    samples = Samples(schema._tensor(x, names[0]), schema._tensor(y, names[1]), schema, rows, dropped)
-    low, high = torch.minimum(samples.x.amin(0), samples.y.amin(0)), torch.maximum(samples.x.amax(0), samples.y.amax(0))
+    samples = Samples(
+        schema._tensor(x, names[0]), schema._tensor(y, names[1]), schema, rows, dropped
+    )
+    low, high = (
+        torch.minimum(samples.x.amin(0), samples.y.amin(0)),
+        torch.maximum(samples.x.amax(0), samples.y.amax(0)),
+    )
     _warn_if_constant(schema, low, high, names)
     return samples
 
@@ -359,12 +406,15 @@ def rules_of(schema: Schema | None, columns: Columns | None) -> Columns:
     """What was said of the columns: by whoever fitted the test if there is one, else now."""
     if columns is not None and not isinstance(columns, Columns):
         raise InputError(
-            f"columns is a {type(columns).__name__}; give a twosample.Columns, as in Columns(keep=['age'])."
+            f"columns is a {type(columns).__name__}; give a twosample.Columns, as in "
+            "Columns(keep=['age'])."
         )
     if schema is None:
         return AS_FOUND if columns is None else columns
     if columns is not None:
-        raise InputError("a fitted test knows its columns; leave out `columns`, or fit another test.")
+        raise InputError(
+            "a fitted test knows its columns; leave out `columns`, or fit another test."
+        )
     return schema.rules
 
 
@@ -387,17 +437,23 @@ def _usable(
 def check_left(rows: int, sample: str) -> None:
     """Refuse a sample of which nothing is left."""
     if not rows:
-        raise InputError(f"every row of {sample} has a missing value, so none is left; leave out the columns that do.")
+        raise InputError(
+            f"every row of {sample} has a missing value, so none is left; leave out the columns "
+            "that do."
+        )
 
 
-def split(samples: Samples, train_fraction: float, generator: torch.Generator) -> tuple[Samples, Samples]:
+def split(
+    samples: Samples, train_fraction: float, generator: torch.Generator
+) -> tuple[Samples, Samples]:
     """Split each sample at random, on its own.
 
     Parameters
     ----------
     samples : Samples
     train_fraction : float
-        Share of each sample, between 0 and 1, that goes to the first part. Either part gets at least two rows.
+        Share of each sample, between 0 and 1, that goes to the first part. Either part gets at
+        least two rows.
     generator : torch.Generator
         On the CPU, so that every device gives the same split.
 
@@ -413,17 +469,24 @@ def split(samples: Samples, train_fraction: float, generator: torch.Generator) -
         for part, index in zip((first, second), indices, strict=True):
             part.append((points[index.to(points.device)], rows[index]))
     train, held_out = (
-        replace(samples, x=x, y=y, rows=(rows_x, rows_y)) for (x, rows_x), (y, rows_y) in (first, second)
+        replace(samples, x=x, y=y, rows=(rows_x, rows_y))
+        for (x, rows_x), (y, rows_y) in (first, second)
     )
     return train, held_out
 
 
 def split_rows(
-    sizes: tuple[int, int], train_fraction: float, generator: torch.Generator, *, most: int | None = None
+    sizes: tuple[int, int],
+    train_fraction: float,
+    generator: torch.Generator,
+    *,
+    most: int | None = None,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """For each sample the rows to train on, at most `most` of them, and all others, both in random order."""
     if not 0 < train_fraction < 1:
-        raise InputError(f"train_fraction={train_fraction} must lie between 0 and 1, without the ends; try 0.5.")
+        raise InputError(
+            f"train_fraction={train_fraction} must lie between 0 and 1, without the ends; try 0.5."
+        )
     least = 2  # rows in each part: an unbiased MMD has no value with fewer
     for name, size in zip("XY", sizes, strict=True):
         if size < 2 * least:
@@ -434,14 +497,19 @@ def split_rows(
 
     def cut(size: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(size, generator=generator)
-        wanted = round(size * train_fraction) if most is None else min(round(size * train_fraction), most)
+        wanted = (
+            round(size * train_fraction)
+            if most is None
+            else min(round(size * train_fraction), most)
+        )
         count = min(max(wanted, least), size - least)
         return order[:count], order[count:]
 
     return cut(sizes[0]), cut(sizes[1])
 
 
-# A sample that comes in batches: one pass tells what `as_samples` finds out about data that are all there.
+# A sample that comes in batches: one pass tells what `as_samples` finds out about data that are all
+# there.
 
 
 class Profile:
@@ -460,14 +528,18 @@ class Profile:
     def __init__(self, origin: Origin, rules: Columns = AS_FOUND) -> None:
         self.origin, self.sample, self.rules = origin, origin.sample, rules
         self.rows, self.kept, self.batches = 0, 0, 0
-        self._form: Table | Images | None = None  # the sample without rows; its labels are the levels seen so far
+        self._form: Table | Images | None = (
+            None  # the sample without rows; its labels are the levels seen so far
+        )
         self._levels: dict[int, set[str | None]] = {}
         self._moments: Moments | None = None
 
     def read(self, batch: object) -> Table | Images:
         """The next batch, validated, its columns in the order of the first."""
         try:
-            return self._like_the_first(read(batch, replace(self.origin, first=self.rows), self.rules))
+            return self._like_the_first(
+                read(batch, replace(self.origin, first=self.rows), self.rules)
+            )
         except InputError as error:
             if not self.batches:
                 raise
@@ -485,7 +557,8 @@ class Profile:
         if isinstance(data, np.ndarray):
             flat = data.reshape(-1, 1)  # images have one scale for all pixels
             pieces: Iterator[NDArray[np.float64]] = (
-                flat[start : start + _CHUNK].astype(np.float64) for start in range(0, len(flat), _CHUNK)
+                flat[start : start + _CHUNK].astype(np.float64)
+                for start in range(0, len(flat), _CHUNK)
             )
         else:
             pieces = iter([data.numbers])
@@ -494,8 +567,10 @@ class Profile:
                 levels.update(labels)
                 if len(levels) > _MOST_LEVELS:
                     raise InputError(
-                        f"{self.sample} has more than {_MOST_LEVELS} different values in {data.where(position)}, and "
-                        f"a category has at most {MAX_LEVELS}: it looks like text; drop it, group its values or turn "
+                        f"{self.sample} has more than {_MOST_LEVELS} different values in "
+                        f"{data.where(position)}, and "
+                        f"a category has at most {MAX_LEVELS}: it looks like text; drop it, group "
+                        "its values or turn "
                         "it into numbers."
                     )
         for piece in pieces:
@@ -506,22 +581,40 @@ class Profile:
     def numbers(self) -> int:
         """How many numbers a row has."""
         form = self._form
-        return 0 if form is None else int(np.prod(form.shape[1:] if isinstance(form, np.ndarray) else len(form.names)))
+        return (
+            0
+            if form is None
+            else int(np.prod(form.shape[1:] if isinstance(form, np.ndarray) else len(form.names)))
+        )
 
     def _like_the_first(self, data: Table | Images) -> Table | Images:
-        first, name = f"the first batch of {self.sample}", f"batch {self.batches + 1} of {self.sample}"
+        first, name = (
+            f"the first batch of {self.sample}",
+            f"batch {self.batches + 1} of {self.sample}",
+        )
         if self._form is None:
             if isinstance(data, np.ndarray):
                 self._form = data[:0].copy()
             else:
-                self._form = replace(data, kinds=list(data.kinds), numbers=data.numbers[:0].copy(), labels={})
+                self._form = replace(
+                    data, kinds=list(data.kinds), numbers=data.numbers[:0].copy(), labels={}
+                )
         if isinstance(self._form, np.ndarray) and isinstance(data, np.ndarray):
-            pixels: Literal["uint8", "float32"] = "uint8" if self._form.dtype == np.uint8 else "float32"
-            _check_images(Schema("image", self._form.shape[1:], pixels=pixels), data, name, f"T{first[1:]} holds")
+            pixels: Literal["uint8", "float32"] = (
+                "uint8" if self._form.dtype == np.uint8 else "float32"
+            )
+            _check_images(
+                Schema("image", self._form.shape[1:], pixels=pixels),
+                data,
+                name,
+                f"T{first[1:]} holds",
+            )
             return data
         if isinstance(self._form, np.ndarray) or isinstance(data, np.ndarray):
             images, table = (first, name) if isinstance(self._form, np.ndarray) else (name, first)
-            raise InputError(f"{images} holds images but {table} is a table; pass batches of the same form.")
+            raise InputError(
+                f"{images} holds images but {table} is a table; pass batches of the same form."
+            )
         order = _matching(data, self._form.names, self._form.named, name, first)
         data = data if order == list(range(len(order))) else data.columns(order)
         for position, (before, now) in enumerate(zip(self._form.kinds, data.kinds, strict=True)):
@@ -530,7 +623,10 @@ class Profile:
                 continue
             if (before == "category") != (now == "category"):
                 where, was, found = data.where(position), _KINDS[before], _KINDS[now]
-                raise InputError(f"{name} has {found} in {where}, but {was} came before; convert all the same way.")
+                raise InputError(
+                    f"{name} has {found} in {where}, but {was} came before; convert all the same "
+                    "way."
+                )
             self._form.kinds[position] = before if before == now else "numeric"
         return data
 
@@ -540,7 +636,9 @@ class Profile:
             raise InputError(f"{self.sample} is empty: it has 0 rows.")
         if isinstance(self._form, np.ndarray):
             return self._form
-        labels: dict[int, list[str | None]] = {place: list(levels) for place, levels in self._levels.items()}
+        labels: dict[int, list[str | None]] = {
+            place: list(levels) for place, levels in self._levels.items()
+        }
         return replace(self._form, labels=labels)
 
     def moments(self, schema: Schema) -> Moments:
@@ -559,7 +657,9 @@ class Profile:
         return [self._levels.get(place, set()) for place in places]
 
 
-def schema_and_scaling(x: Profile, y: Profile, schema: Schema | None = None) -> tuple[Schema, Scaling]:
+def schema_and_scaling(
+    x: Profile, y: Profile, schema: Schema | None = None
+) -> tuple[Schema, Scaling]:
     """What `as_samples` and `Scaling.of` give for two samples of which one pass has been made, with their warnings.
 
     Parameters
@@ -575,7 +675,9 @@ def schema_and_scaling(x: Profile, y: Profile, schema: Schema | None = None) -> 
         schema = _with_gaps(schema, x.moments(schema).merged(y.moments(schema)), x.kept + y.kept)
     for profile in (x, y):
         schema._check(profile.summary(), profile.sample)
-        schema._check_gaps(profile.kept - profile.moments(schema).count[: len(schema.columns)], profile.sample)
+        schema._check_gaps(
+            profile.kept - profile.moments(schema).count[: len(schema.columns)], profile.sample
+        )
     moments = x.moments(schema).merged(y.moments(schema))
     if schema.kind == "image":
         shift, scale = (torch.from_numpy(values) for values in moments.shift_and_scale())
@@ -588,12 +690,18 @@ def schema_and_scaling(x: Profile, y: Profile, schema: Schema | None = None) -> 
     shift, scale = (torch.from_numpy(values) for values in moments.shift_and_scale())
     low, high = torch.from_numpy(moments.low), torch.from_numpy(moments.high)
     widths = torch.tensor([len(column.features) for column in schema.columns])
-    shift, scale, low, high = (values.repeat_interleave(widths) for values in (shift, scale, low, high))
+    shift, scale, low, high = (
+        values.repeat_interleave(widths) for values in (shift, scale, low, high)
+    )
     numeric = torch.tensor(schema.standardised)
     seen = [of_x | of_y for of_x, of_y in zip(x.levels(schema), y.levels(schema), strict=True)]
     ends = widths.cumsum(0).tolist()
-    for column, levels, gaps_here, end in zip(schema.columns, seen, missing.tolist(), ends, strict=True):
-        if column.kind == "category":  # of its indicators, some vary where there are two levels, any other being one
+    for column, levels, gaps_here, end in zip(
+        schema.columns, seen, missing.tolist(), ends, strict=True
+    ):
+        if (
+            column.kind == "category"
+        ):  # of its indicators, some vary where there are two levels, any other being one
             known = levels & {*column.levels, None}
             high[end - len(column.features) : end] = float(len(known) + bool(levels - known) > 1)
         elif column.missing:
@@ -613,11 +721,15 @@ def _learn(x: Table | Images, y: Table | Images, names: tuple[str, str], rules: 
         return schema
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         images, table = names if isinstance(x, np.ndarray) else names[::-1]
-        raise InputError(f"{images} holds images but {table} is a table; pass two samples of the same form.")
+        raise InputError(
+            f"{images} holds images but {table} is a table; pass two samples of the same form."
+        )
     rules.check_names([*x.names, *sorted(x.left_out), *y.names, *sorted(y.left_out)])
     order = _matching(y, x.names, x.named, names[1], names[0])
     columns = tuple(_learn_column(x, here, y, there, names) for here, there in enumerate(order))
-    return Schema("table", (sum(len(column.features) for column in columns),), columns, x.named, rules=rules)
+    return Schema(
+        "table", (sum(len(column.features) for column in columns),), columns, x.named, rules=rules
+    )
 
 
 def _learn_column(x: Table, here: int, y: Table, there: int, names: tuple[str, str]) -> Column:
@@ -627,14 +739,17 @@ def _learn_column(x: Table, here: int, y: Table, there: int, names: tuple[str, s
         levels = sorted({*x.labels.get(here, ()), *y.labels.get(there, ())} - {None})
         if len(levels) > MAX_LEVELS:
             raise InputError(
-                f"{' and '.join(names)} together have {len(levels)} different values in {where}, and a category has at "
-                f"most {MAX_LEVELS}: it looks like text; drop it, group its values or turn it into numbers."
+                f"{' and '.join(names)} together have {len(levels)} different values in {where}, "
+                "and a category has at "
+                f"most {MAX_LEVELS}: it looks like text; drop it, group its values or turn it into "
+                "numbers."
             )
         return Column(name, "category", tuple(levels))
     if "category" in kinds:
         found = [_KINDS[kind] for kind in (x.kinds[here], y.kinds[there])]
         raise InputError(
-            f"{names[0]} has {found[0]} in {where} but {names[1]} has {found[1]}; convert both the same way."
+            f"{names[0]} has {found[0]} in {where} but {names[1]} has {found[1]}; convert both the "
+            "same way."
         )
     return Column(name, "boolean" if kinds == {"boolean"} else "numeric")
 
@@ -651,7 +766,9 @@ def _with_gaps(schema: Schema, moments: Moments, rows: int) -> Schema:
         replace(column, missing=there < rows, fill=float(mean) if there < rows else 0.0)
         for column, there, mean in zip(schema.columns, moments.count.tolist(), means, strict=True)
     )
-    return replace(schema, columns=columns, shape=(sum(len(column.features) for column in columns),))
+    return replace(
+        schema, columns=columns, shape=(sum(len(column.features) for column in columns),)
+    )
 
 
 def _matching(table: Table, names: list[str], named: bool, sample: str, other: str) -> list[int]:
@@ -666,13 +783,17 @@ def _matching(table: Table, names: list[str], named: bool, sample: str, other: s
         complaint = f"{with_names} has named columns but {without} has none; pass both as tables or both as arrays."
     elif named:
         missing = [(sample, set(names) - set(table.names)), (other, set(table.names) - set(names))]
-        parts = [f"missing in {owner}: {listed(sorted(absent))}" for owner, absent in missing if absent]
+        parts = [
+            f"missing in {owner}: {listed(sorted(absent))}" for owner, absent in missing if absent
+        ]
         complaint = f"{other} and {sample} have different columns; {'; '.join(parts)}."
     else:
         both = "both" if other == "the fitted test" else "both samples"
         wanted = count(len(names), "column")
         complaint = f"{other} has {wanted} but {sample} has {len(table.names)}; {both} must have the same features."
-    raise InputError(f"T{complaint[1:]}" if complaint.startswith("the ") else complaint)  # a file keeps its name
+    raise InputError(
+        f"T{complaint[1:]}" if complaint.startswith("the ") else complaint
+    )  # a file keeps its name
 
 
 def _check_kind(column: Column, table: Table, position: int, sample: str) -> None:
@@ -680,9 +801,17 @@ def _check_kind(column: Column, table: Table, position: int, sample: str) -> Non
     if kind == "unknown":
         return
     if (kind == "category") != (column.kind == "category"):
-        raise InputError(f"{sample} has {_KINDS[kind]} in {where}, but the fitted test takes {_KINDS[column.kind]}.")
-    if (kind, column.kind) == ("numeric", "boolean") and _other_than_truth(table.numbers[:, position]):
-        raise InputError(f"{sample} has other numbers than 0 and 1 in {where}; the fitted test takes true and false.")
+        raise InputError(
+            f"{sample} has {_KINDS[kind]} in {where}, but the fitted test takes "
+            f"{_KINDS[column.kind]}."
+        )
+    if (kind, column.kind) == ("numeric", "boolean") and _other_than_truth(
+        table.numbers[:, position]
+    ):
+        raise InputError(
+            f"{sample} has other numbers than 0 and 1 in {where}; the fitted test takes true and "
+            "false."
+        )
 
 
 def _other_than_truth(values: NDArray[np.float64]) -> bool:
@@ -693,7 +822,10 @@ def _warn_if_unseen(column: Column, table: Table, position: int, sample: str) ->
     found = {label for label in table.labels.get(position, ()) if label is not None}
     if unseen := sorted(found - set(column.levels)):
         levels, where = count(len(unseen), "level"), table.where(position)
-        _warn(f"{sample} has {levels} in {where} that the test was not fitted on, taken as 'other': {listed(unseen)}.")
+        _warn(
+            f"{sample} has {levels} in {where} that the test was not fitted on, taken as 'other': "
+            f"{listed(unseen)}."
+        )
 
 
 def _indicators(column: Column, table: Table, position: int) -> NDArray[np.float64]:
@@ -708,14 +840,19 @@ def _indicators(column: Column, table: Table, position: int) -> NDArray[np.float
 def _check_images(schema: Schema, images: Images, sample: str, takes: str) -> None:
     """Refuse images unlike those of `schema`; `takes` begins the sentence."""
     if images.shape[1:] != schema.shape:
-        expected, found = (" x ".join(map(str, shape)) for shape in (schema.shape, images.shape[1:]))
+        expected, found = (
+            " x ".join(map(str, shape)) for shape in (schema.shape, images.shape[1:])
+        )
         raise InputError(
-            f"{takes} images of {expected} (channels x height x width) but {sample} holds images of {found}; "
+            f"{takes} images of {expected} (channels x height x width) but {sample} holds images "
+            f"of {found}; "
             "bring all to the same form."
         )
     if images.dtype != schema.pixels:
         expected, found = _PIXELS[schema.pixels], _PIXELS[str(images.dtype)]
-        raise InputError(f"{takes} {expected} but {sample} holds {found}; convert both the same way.")
+        raise InputError(
+            f"{takes} {expected} but {sample} holds {found}; convert both the same way."
+        )
 
 
 def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[str, str]) -> None:
@@ -724,7 +861,10 @@ def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[st
         # Single pixels are often constant, as in the corners of digits.
         if low.min() == high.max():
             value = low.min().item()
-            _warn(f"Every pixel of {' and '.join(names)} has the value {value}; such images carry no information.")
+            _warn(
+                f"Every pixel of {' and '.join(names)} has the value {value}; such images carry no "
+                "information."
+            )
         return
     varies = iter((low != high).tolist())  # one for each encoded column
     own = {column.name: [next(varies) for _ in column.features] for column in schema.columns}
@@ -732,7 +872,10 @@ def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[st
     if constant:
         which, are = count(len(constant), "column"), "is" if len(constant) == 1 else "are"
         shown, both = listed(constant, "'" if schema.named else ""), " and ".join(names)
-        _warn(f"{which} {are} constant over {both} together ({shown}); constant columns carry no information.")
+        _warn(
+            f"{which} {are} constant over {both} together ({shown}); constant columns carry no "
+            "information."
+        )
 
 
 # Standardisation.
@@ -752,7 +895,10 @@ def _pixel_moments(samples: Samples) -> tuple[float, float]:
         return low, 1.0
     count = samples.x.numel() + samples.y.numel()
     mean = sum(float(chunk.sum()) for part in points for chunk in _chunks(part)) / count
-    square = sum(float((chunk - mean).square().sum()) for part in points for chunk in _chunks(part)) / count
+    square = (
+        sum(float((chunk - mean).square().sum()) for part in points for chunk in _chunks(part))
+        / count
+    )
     return mean, square**0.5
 
 
@@ -760,8 +906,8 @@ def _pixel_moments(samples: Samples) -> tuple[float, float]:
 class Moments:
     """Mean and sum of squared deviations of columns; those of two parts of the data merge into those of both.
 
-    Columns of any magnitude that float64 can hold are fine: their own power of two, 2^`exponent`, is their unit.
-    Values that are NaN do not count.
+    Columns of any magnitude that float64 can hold are fine: their own power of two, 2^`exponent`,
+    is their unit. Values that are NaN do not count.
     """
 
     count: NDArray[np.int64]
@@ -782,8 +928,12 @@ class Moments:
             low = np.where(gaps, np.inf, points).min(axis=0)
             high = np.where(gaps, -np.inf, points).max(axis=0)
         size = np.where(count > 0, np.maximum(np.abs(low), np.abs(high)), 0.0)
-        exponent = np.where(size > 0, np.frexp(size)[1], -1100)  # zeros must not make other parts' values too small
-        np.ldexp(points, -exponent, out=points)  # exact, and now |value| <= largest < 1: no square overflows
+        exponent = np.where(
+            size > 0, np.frexp(size)[1], -1100
+        )  # zeros must not make other parts' values too small
+        np.ldexp(
+            points, -exponent, out=points
+        )  # exact, and now |value| <= largest < 1: no square overflows
         mean, rest = np.zeros_like(size), np.zeros_like(size)
         for shift in (
             mean,
@@ -801,7 +951,9 @@ class Moments:
         """Those of both parts together."""
         exponent = np.maximum(self.exponent, other.exponent)
         mean, apart = (np.ldexp(part.mean, part.exponent - exponent) for part in (self, other))
-        square, further = (np.ldexp(part.square, 2 * (part.exponent - exponent)) for part in (self, other))
+        square, further = (
+            np.ldexp(part.square, 2 * (part.exponent - exponent)) for part in (self, other)
+        )
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
         apart = np.where(self.count > 0, apart - mean, apart)
@@ -842,6 +994,9 @@ class Moments:
 def _warn(message: str) -> None:
     """Warn at the line of the caller's own code, however deep in the library this is."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "twosample":
+    while (
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").split(".")[0] == "twosample"
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, InputWarning, stacklevel=level)

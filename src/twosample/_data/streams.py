@@ -1,8 +1,9 @@
 """Samples that are larger than memory: a `Stream` gives the rows of a sample in parts, as often as they are needed.
 
-Two passes make a test of two streams. The first, `survey`, learns what `as_samples` learns of data that are all
-there, and picks the rows to train on. The second, `embed_streams`, sends all other rows through the network and keeps
-only what the kernel compares: features, and the columns that it sees as they are. No pass holds more than a few parts.
+Two passes make a test of two streams. The first, `survey`, learns what `as_samples` learns of data
+that are all there, and picks the rows to train on. The second, `embed_streams`, sends all other
+rows through the network and keeps only what the kernel compares: features, and the columns that it
+sees as they are. No pass holds more than a few parts.
 """
 
 from __future__ import annotations
@@ -71,13 +72,14 @@ class Partition(Protocol):
 class Stream:
     """The rows of a sample in parts, as often as they are needed; none of it stays in memory.
 
-    `two_sample_test` takes a Stream for X, for Y or for both. Iterating over a stream gives its parts.
+    `two_sample_test` takes a Stream for X, for Y or for both. Iterating over a stream gives its
+    parts.
 
     Parameters
     ----------
     partitions
-        Objects with `rows`, a number or None, and `read()`, which gives an array, a table or images. See `parquet`,
-        `npy` and `batches` for the usual ones.
+        Objects with `rows`, a number or None, and `read()`, which gives an array, a table or
+        images. See `parquet`, `npy` and `batches` for the usual ones.
 
     Examples
     --------
@@ -98,7 +100,9 @@ class Stream:
         self._closed = False
 
     @classmethod
-    def parquet(cls, paths: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None) -> Stream:
+    def parquet(
+        cls, paths: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None
+    ) -> Stream:
         """The rows of Parquet or Arrow files, of all columns or of those that are named. It takes polars."""
         from .._files.parts import parquet_parts  # the door for files stands above this one
 
@@ -115,9 +119,10 @@ class Stream:
     def batches(cls, source: Iterable[object] | Callable[[], Iterable[object]]) -> Stream:
         """The rows of batches: arrays, tables or images of any lengths.
 
-        A function that gives the same batches anew each time it is called is called for every pass, and once before to
-        count the rows. So is a collection, such as a list of arrays. An iterator can be gone through only once:
-        its batches are written to a temporary folder as they come, which is removed with the stream.
+        A function that gives the same batches anew each time it is called is called for every pass,
+        and once before to count the rows. So is a collection, such as a list of arrays. An iterator
+        can be gone through only once: its batches are written to a temporary folder as they come,
+        which is removed with the stream.
         """
         stream = cls(())
         stream._partitions = None
@@ -129,7 +134,8 @@ class Stream:
             stream._make = _Collection(source)
         else:
             raise InputError(
-                f"the batches are a {type(source).__name__}; pass an iterable of arrays or tables, or a function "
+                f"the batches are a {type(source).__name__}; pass an iterable of arrays or tables, "
+                "or a function "
                 "that gives one."
             )
         return stream
@@ -166,7 +172,9 @@ class Stream:
     def _count(self, sample: str, rules: Columns = AS_FOUND) -> int:
         self._settle(sample, rules)
         if self._rows is None:
-            if self._partitions is not None and all(part.rows is not None for part in self._partitions):
+            if self._partitions is not None and all(
+                part.rows is not None for part in self._partitions
+            ):
                 self._rows = sum(part.rows or 0 for part in self._partitions)
             else:
                 self._rows = sum(map(len_of, self))
@@ -175,18 +183,24 @@ class Stream:
     def _settle(self, sample: str, rules: Columns = AS_FOUND) -> None:
         """Write the batches of an iterator to files, in the first pass that wants them."""
         if self._closed:
-            raise InputError("this stream is closed: it was interrupted, or its files are removed; make a new one.")
+            raise InputError(
+                "this stream is closed: it was interrupted, or its files are removed; make a new "
+                "one."
+            )
         if self._once is None:
             return
         folder = Path(tempfile.mkdtemp(prefix="twosample-"))
-        # Also when the stream is forgotten or the program ends; not a TemporaryDirectory, which warns of that.
+        # Also when the stream is forgotten or the program ends; not a TemporaryDirectory, which
+        # warns of that.
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         written: list[Partition] = []
         rows, once, self._once = 0, self._once, None
         try:
             for batch in once:
                 if count := len_of(batch):
-                    written.append(_spilled(batch, folder / str(len(written)), Origin(sample, rows), rules))
+                    written.append(
+                        _spilled(batch, folder / str(len(written)), Origin(sample, rows), rules)
+                    )
                     rows += count
         except BaseException:
             self.close()
@@ -273,13 +287,21 @@ class _Spilled:
                 int(place): [None if code < 0 else levels[code] for code in saved[f"codes{place}"]]
                 for place, levels in form["levels"].items()
             }
-            names, named, kinds, left_out = (form[key] for key in ("names", "named", "kinds", "left_out"))
-            return ReadTable(names, named, kinds, saved["numbers"], labels, frozenset(left_out), self.rules)
+            names, named, kinds, left_out = (
+                form[key] for key in ("names", "named", "kinds", "left_out")
+            )
+            return ReadTable(
+                names, named, kinds, saved["numbers"], labels, frozenset(left_out), self.rules
+            )
 
 
 def _spilled(batch: object, file: Path, origin: Origin, rules: Columns) -> _Spilled:
     """Write a batch: an array as it is, which may be half as large as its float64s, anything else as it was read."""
-    plain = isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf" and not isinstance(batch, np.ma.MaskedArray)
+    plain = (
+        isinstance(batch, np.ndarray)
+        and batch.dtype.kind in "biuf"
+        and not isinstance(batch, np.ma.MaskedArray)
+    )
     data: Any = batch if plain else read_data(batch, origin, rules)
     try:
         if isinstance(data, np.ndarray):
@@ -288,14 +310,20 @@ def _spilled(batch: object, file: Path, origin: Origin, rules: Columns) -> _Spil
         levels = {place: sorted({*labels} - {None}) for place, labels in data.labels.items()}
         form = {key: getattr(data, key) for key in ("names", "named", "kinds")}
         form |= {"levels": levels, "left_out": sorted(data.left_out)}
-        arrays = {"numbers": data.numbers, "form": np.frombuffer(json.dumps(form).encode(), dtype=np.uint8)}
+        arrays = {
+            "numbers": data.numbers,
+            "form": np.frombuffer(json.dumps(form).encode(), dtype=np.uint8),
+        }
         for place, known in levels.items():
             code = {level: number for number, level in enumerate(known)} | {None: -1}
-            arrays[f"codes{place}"] = np.array([code[label] for label in data.labels[place]], dtype=np.int64)
+            arrays[f"codes{place}"] = np.array(
+                [code[label] for label in data.labels[place]], dtype=np.int64
+            )
         np.savez(file.with_suffix(".npz"), allow_pickle=False, **arrays)
     except OSError as error:
         raise InputError(
-            f"batches of {origin.sample} cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to "
+            f"batches of {origin.sample} cannot be written to {file.parent} "
+            f"({error.strerror or error}); set TMPDIR to "
             "a folder with more room, or pass Stream.batches(function), which can be read again."
         ) from error
     return _Spilled(file.with_suffix(".npz"), len(data), rules)
@@ -308,13 +336,16 @@ def _spilled(batch: object, file: Path, origin: Origin, rules: Columns) -> _Spil
 def open_streams(X: object, Y: object, memory: int) -> Iterator[tuple[Stream, Stream] | None]:
     """Both samples as streams if one of them has to be read as one, else None.
 
-    Streams, iterators of batches and memory maps of more than a quarter of `memory` have to be. What is made here is
-    closed at the end.
+    Streams, iterators of batches and memory maps of more than a quarter of `memory` have to be.
+    What is made here is closed at the end.
     """
     if not any(_is_streamed(data, memory) for data in (X, Y)):
         yield None
         return
-    x, y = (data if isinstance(data, Stream) else _as_stream(data, name) for data, name in ((X, "X"), (Y, "Y")))
+    x, y = (
+        data if isinstance(data, Stream) else _as_stream(data, name)
+        for data, name in ((X, "X"), (Y, "Y"))
+    )
     try:
         yield x, y
     finally:
@@ -342,7 +373,9 @@ def _as_stream(data: Any, sample: str) -> Stream:
     table = None if isinstance(data, list | tuple) else as_narwhals(data, sample)
     if isinstance(table, nw.DataFrame) and len(table) and table.columns:
         step = max(1, _PART // len(table.columns))
-        return Stream(_Held(table[start : start + step].to_native()) for start in range(0, len(table), step))
+        return Stream(
+            _Held(table[start : start + step].to_native()) for start in range(0, len(table), step)
+        )
     return Stream([_Held(data)])
 
 
@@ -352,12 +385,14 @@ def _as_stream(data: Any, sample: str) -> Stream:
 def training_rows(train_fraction: float, generator: torch.Generator, memory: int) -> Pick:
     """A part of each sample to train on, the rest to test.
 
-    At most `MAX_TRAINING_ROWS` of each, and no more than a quarter of `memory` holds as float64. Below these limits the
-    rows are those that `samples.split` draws.
+    At most `MAX_TRAINING_ROWS` of each, and no more than a quarter of `memory` holds as float64.
+    Below these limits the rows are those that `samples.split` draws.
     """
 
     def pick(sizes: tuple[int, int], numbers: int) -> Rows:
-        return split_rows(sizes, train_fraction, generator, most=_most(MAX_TRAINING_ROWS, numbers, memory))
+        return split_rows(
+            sizes, train_fraction, generator, most=_most(MAX_TRAINING_ROWS, numbers, memory)
+        )
 
     return pick
 
@@ -365,7 +400,8 @@ def training_rows(train_fraction: float, generator: torch.Generator, memory: int
 def starting_rows(generator: torch.Generator, memory: int) -> Pick:
     """Rows of the pooled samples, drawn blind to labels, from which a kernel starts; all are tested.
 
-    At most 10,000, and no more than a quarter of `memory` holds; all of them, in order, where there are not so many.
+    At most 10,000, and no more than a quarter of `memory` holds; all of them, in order, where there
+    are not so many.
     """
 
     def pick(sizes: tuple[int, int], numbers: int) -> Rows:
@@ -384,7 +420,10 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
 
     def pick(sizes: tuple[int, int], numbers: int) -> Rows:
         most, none = _most(MAX_TRAINING_ROWS, numbers, memory), torch.arange(0)
-        orders = (torch.randperm(n, generator=generator)[:most] if n > most else torch.arange(n) for n in sizes)
+        orders = (
+            torch.randperm(n, generator=generator)[:most] if n > most else torch.arange(n)
+            for n in sizes
+        )
         of_x, of_y = ((order, none) for order in orders)
         return of_x, of_y
 
@@ -438,7 +477,14 @@ class Survey:
         return len(self.rows[0][1]), len(self.rows[1][1])
 
 
-def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None, columns: Columns | None = None) -> Survey:
+def survey(
+    x: Stream,
+    y: Stream,
+    pick: Pick,
+    *,
+    schema: Schema | None = None,
+    columns: Columns | None = None,
+) -> Survey:
     """Go once through X, then through Y; raise and warn of all that `as_samples` raises and warns of.
 
     Parameters
@@ -450,12 +496,17 @@ def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None, co
     schema
         How earlier data were encoded. Without it the schema is learned from both streams.
     columns
-        As in `as_samples`. Leaving out rows takes a pass of its own, since the rows to keep are drawn from the others.
+        As in `as_samples`. Leaving out rows takes a pass of its own, since the rows to keep are
+        drawn from the others.
     """
     rules = rules_of(schema, columns)
     named = ((x, "X"), (y, "Y"))
     n, m = (_counted(stream, name, rules) for stream, name in named)
-    usable = [_complete_rows(stream, name, rules) for stream, name in named] if rules.missing == "drop" else None
+    usable = (
+        [_complete_rows(stream, name, rules) for stream, name in named]
+        if rules.missing == "drop"
+        else None
+    )
     profiles, rows = (Profile(x._origin("X"), rules), Profile(y._origin("Y"), rules)), None
     kept: tuple[list[Any], list[Any]] = ([], [])
     for at, (stream, name) in enumerate(named):
@@ -475,7 +526,9 @@ def survey(x: Stream, y: Stream, pick: Pick, *, schema: Schema | None = None, co
     if rows is None:
         raise InputError("X is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(*profiles, schema)
-    (of_x, mark_x), (of_y, mark_y) = (_encoded(kept[at], rows[at][0], schema, profiles[at]) for at in (0, 1))
+    (of_x, mark_x), (of_y, mark_y) = (
+        _encoded(kept[at], rows[at][0], schema, profiles[at]) for at in (0, 1)
+    )
     dropped = n - profiles[0].kept, m - profiles[1].kept
     picked = Samples(of_x, of_y, schema, (rows[0][0], rows[1][0]), dropped)
     return Survey(schema, scaling, picked, rows, (n, m), (mark_x, mark_y), dropped)
@@ -499,11 +552,15 @@ def _picked(pick: Pick, sizes: tuple[int, int], numbers: int, usable: list[Tenso
     if usable is None:
         return pick(sizes, numbers)
     drawn = pick((len(usable[0]), len(usable[1])), numbers)
-    of_x, of_y = ((may[kept], may[tested]) for may, (kept, tested) in zip(usable, drawn, strict=True))
+    of_x, of_y = (
+        (may[kept], may[tested]) for may, (kept, tested) in zip(usable, drawn, strict=True)
+    )
     return of_x, of_y
 
 
-def _encoded(pieces: list[Any], rows: Tensor, schema: Schema, profile: Profile) -> tuple[Tensor, int]:
+def _encoded(
+    pieces: list[Any], rows: Tensor, schema: Schema, profile: Profile
+) -> tuple[Tensor, int]:
     """Rows that were kept in the order of the stream, encoded and in the order of `rows`; and their checksum."""
     dtype = {"": torch.float64, "uint8": torch.uint8, "float32": torch.float32}[schema.pixels]
     points = torch.empty((len(rows), *schema.shape), dtype=dtype)
@@ -535,8 +592,10 @@ def _counted(stream: Stream, sample: str, rules: Columns) -> int:
 def _check_count(sample: str, before: int, now: int) -> None:
     if before != now:
         raise InputError(
-            f"{sample} gave {before} rows when it was read first and {now} the next time; a stream must give the "
-            "same rows each time. Pass an iterator that can be read only once as it is, and it is kept in a file."
+            f"{sample} gave {before} rows when it was read first and {now} the next time; a stream "
+            "must give the "
+            "same rows each time. Pass an iterator that can be read only once as it is, and it is "
+            "kept in a file."
         )
 
 
@@ -558,15 +617,17 @@ def embed_streams(
 ) -> EmbeddedSamples:
     """Go once through both streams; keep of the rows that are to be tested what `embed` makes of them.
 
-    The streams are merged at random: of all ways to deal the points of X and of Y out to the batches, each is as
-    likely. So what a network does with a batch (the rounding of a matrix product, a normalisation) may depend on
-    the company of a point but never on its label: if P = Q, the merged rows are independent of their labels.
+    The streams are merged at random: of all ways to deal the points of X and of Y out to the
+    batches, each is as likely. So what a network does with a batch (the rounding of a matrix
+    product, a normalisation) may depend on the company of a point but never on its label: if P = Q,
+    the merged rows are independent of their labels.
 
-    Embedded points stay in memory as long as they take no more than `memory` bytes; beyond that they are in a
-    temporary file without a name, which vanishes with them.
+    Embedded points stay in memory as long as they take no more than `memory` bytes; beyond that
+    they are in a temporary file without a name, which vanishes with them.
 
-    `workers` read the parts themselves and embed the same batches, where parts can be read elsewhere: of files, which
-    must be found at the same place on all machines, not of batches that a function gives.
+    `workers` read the parts themselves and embed the same batches, where parts can be read
+    elsewhere: of files, which must be found at the same place on all machines, not of batches that
+    a function gives.
     """
     n, m = found.tested
     count, width = n + m, int(np.prod(found.schema.shape))
@@ -613,7 +674,10 @@ def _embedded_here(
     ]
     for of_x, of_y, order in dealt:
         points, (at_x, at_y) = zip(readers[0].take(of_x), readers[1].take(of_y), strict=True)
-        yield embed(torch.cat(points)[order.to(device)]), torch.cat([at_x, at_y + found.tested[0]])[order]
+        yield (
+            embed(torch.cat(points)[order.to(device)]),
+            torch.cat([at_x, at_y + found.tested[0]])[order],
+        )
     for reader, mark in zip(readers, found.marks, strict=True):
         reader.finish(mark)
 
@@ -621,7 +685,9 @@ def _embedded_here(
 def _can_travel(stream: Stream) -> bool:
     """Whether another process, maybe on another machine, can read the parts, and it is known what they hold."""
     parts = stream._partitions
-    return parts is not None and all(part.rows is not None and not isinstance(part, _Spilled) for part in parts)
+    return parts is not None and all(
+        part.rows is not None and not isinstance(part, _Spilled) for part in parts
+    )
 
 
 def _embedded_there(
@@ -637,11 +703,14 @@ def _embedded_there(
     tested = [places[places >= 0] for places in at]  # in the order of the stream
 
     def arguments() -> Iterator[tuple[Any, ...]]:
-        # When the last is out, nothing here refers to the parts any more, so workers forget those they are done with.
+        # When the last is out, nothing here refers to the parts any more, so workers forget those
+        # they are done with.
         network, how = workers.share(embed), workers.share((found.schema, scaling))
         parts = [
             list(_parts_there(stream, name, at[k], found.rows[k][0], points, how, workers))
-            for k, (stream, name, points) in enumerate(zip(pair, "XY", (found.picked.x, found.picked.y), strict=True))
+            for k, (stream, name, points) in enumerate(
+                zip(pair, "XY", (found.picked.x, found.picked.y), strict=True)
+            )
         ]
         done = [0, 0]
         for of_x, of_y, order in dealt:
@@ -660,13 +729,22 @@ def _embedded_there(
     begun_x = begun_y = 0
     for number, z in enumerate(workers.map(_embedded_rows, arguments())):
         of_x, of_y = batches[number]
-        of_both = tested[0][begun_x : begun_x + of_x], tested[1][begun_y : begun_y + of_y] + found.tested[0]
+        of_both = (
+            tested[0][begun_x : begun_x + of_x],
+            tested[1][begun_y : begun_y + of_y] + found.tested[0],
+        )
         begun_x, begun_y = begun_x + of_x, begun_y + of_y
         yield z, torch.cat(of_both)
 
 
 def _parts_there(
-    stream: Stream, sample: str, places: Tensor, picked: Tensor, points: Tensor, how: Any, workers: Workers
+    stream: Stream,
+    sample: str,
+    places: Tensor,
+    picked: Tensor,
+    points: Tensor,
+    how: Any,
+    workers: Workers,
 ) -> Iterator[tuple[Any, int, int]]:
     """What stands for the rows of each part that are tested, and which of them these are."""
     picked, order = torch.sort(picked)
@@ -676,7 +754,9 @@ def _parts_there(
         tested = places[row : row + rows] >= 0
         mark = None
         first, end = torch.searchsorted(picked, torch.tensor([row, row + rows])).tolist()
-        if not tested[picked[first:end] - row].all():  # a kernel that is not trained starts from rows that are tested
+        if not tested[
+            picked[first:end] - row
+        ].all():  # a kernel that is not trained starts from rows that are tested
             mark = _marked(points[order[first:end]], 0)
         elsewhere = getattr(part, "elsewhere", None)  # workers may stand in another folder
         part = part if elsewhere is None else elsewhere()
@@ -688,7 +768,12 @@ def _parts_there(
 
 
 def _read_part(
-    how: tuple[Schema, Scaling], part: Partition, sample: str, first: int, tested: Tensor, mark: int | None
+    how: tuple[Schema, Scaling],
+    part: Partition,
+    sample: str,
+    first: int,
+    tested: Tensor,
+    mark: int | None,
 ) -> Tensor:
     """The rows of a part that are tested, scaled; the others must be those that were picked."""
     schema, scaling = how
@@ -696,7 +781,8 @@ def _read_part(
         batch = part.read()
     except (InputError, OSError) as error:
         raise InputError(
-            f"a worker cannot read {sample} from row {first} on ({error}); files must be found at the same place on "
+            f"a worker cannot read {sample} from row {first} on ({error}); files must be found at "
+            "the same place on "
             "all machines."
         ) from error
     data = read_data(batch, Origin(sample, first), schema.rules)
@@ -716,7 +802,10 @@ def _usable(data: ReadTable | Any, schema: Schema) -> Tensor:
 
 
 def _embedded_rows(
-    embed: Callable[[Tensor], tuple[Tensor, ...]], order: Tensor, spans: Sequence[slice], *parts: Tensor
+    embed: Callable[[Tensor], tuple[Tensor, ...]],
+    order: Tensor,
+    spans: Sequence[slice],
+    *parts: Tensor,
 ) -> tuple[Tensor, ...]:
     """The rows of a batch through `embed` in a random order, and back in that of the parts."""
     points = torch.cat([part[span] for part, span in zip(parts, spans, strict=True)])
@@ -725,7 +814,8 @@ def _embedded_rows(
 
 
 _OTHER_ROWS = (
-    "{} gave other rows when it was read again, or in another order, so that rows would be tested that were trained "
+    "{} gave other rows when it was read again, or in another order, so that rows would be tested "
+    "that were trained "
     "on; a stream must give the same rows each time."
 )
 
@@ -757,7 +847,9 @@ class _Tested:
         self.rest = self._read(stream, scaling, device)
         self.rows, self.mark, self.dropped = 0, 0, False
 
-    def _read(self, stream: Stream, scaling: Scaling, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    def _read(
+        self, stream: Stream, scaling: Scaling, device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in _filled(stream):
             data = read_data(batch, Origin(self.sample, self.rows), self.schema.rules)
             self.schema._check(data, self.sample, warn=False)
@@ -784,7 +876,9 @@ class _Tested:
             pieces.append(found[0])
             places.append(found[1])
             have += len(found[1])
-        points, at = (torch.cat(found) if len(found) > 1 else found[0] for found in (pieces, places))
+        points, at = (
+            torch.cat(found) if len(found) > 1 else found[0] for found in (pieces, places)
+        )
         self.points, self.at = points[count:], at[count:]
         return points[:count], at[:count]
 
@@ -804,9 +898,14 @@ def _is_spilled(parts: tuple[Tensor, ...], memory: int) -> bool:
 def _room(z: tuple[Tensor, ...], count: int, memory: int) -> tuple[Tensor, ...]:
     """Tensors for `count` points like `z`, in a file if they take more than `memory` bytes."""
     shapes = [(count, *part.shape[1:]) for part in z]
-    empty = tuple(torch.empty(shape, dtype=part.dtype, device="meta") for shape, part in zip(shapes, z, strict=True))
+    empty = tuple(
+        torch.empty(shape, dtype=part.dtype, device="meta")
+        for shape, part in zip(shapes, z, strict=True)
+    )
     if not _is_spilled(empty, memory):
-        return tuple(torch.empty(shape, dtype=part.dtype) for shape, part in zip(shapes, z, strict=True))
+        return tuple(
+            torch.empty(shape, dtype=part.dtype) for shape, part in zip(shapes, z, strict=True)
+        )
     return tuple(_mapped(shape, part.dtype) for shape, part in zip(shapes, z, strict=True))
 
 
@@ -814,11 +913,14 @@ def _mapped(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     numbers = torch.empty(0, dtype=dtype).numpy().dtype
     try:
         with tempfile.TemporaryFile(prefix="twosample-") as file:
-            if hasattr(os, "posix_fallocate"):  # or a full disk would end the process when a page is written
+            if hasattr(
+                os, "posix_fallocate"
+            ):  # or a full disk would end the process when a page is written
                 os.posix_fallocate(file.fileno(), 0, max(1, int(np.prod(shape)) * numbers.itemsize))
             return torch.from_numpy(np.memmap(file, dtype=numbers, mode="w+", shape=shape))
     except OSError as error:
         raise InputError(
-            f"the embedded points cannot be written to {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR "
+            f"the embedded points cannot be written to {tempfile.gettempdir()} "
+            f"({error.strerror or error}); set TMPDIR "
             "to a folder with more room, or give the test more memory."
         ) from error

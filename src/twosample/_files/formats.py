@@ -33,7 +33,8 @@ Place: TypeAlias = Callable[[int], str] | None
 """Row -> what messages call it; None for "row 16"."""
 
 _DATABASE = re.compile(
-    r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?", re.DOTALL
+    r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?",
+    re.DOTALL,
 )
 _SERVER = re.compile(r"(\w+)://")
 
@@ -65,10 +66,11 @@ def read_source(
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, .tsv, .jsonl or .ndjson, also with .gz after it, .parquet, .pq, .arrow, .feather,
-        .ipc, .npy or .npz. Of an .npz file that holds several arrays, `data.npz::images` picks the one called `images`.
-        A folder of PNG and JPEG files. A SQLite database (.db, .sqlite, .sqlite3, or sqlite:/// before any other
-        name) with a query or the name of a table: `shop.db::SELECT * FROM orders`.
+        A file that ends in .csv, .tsv, .jsonl or .ndjson, also with .gz after it, .parquet, .pq,
+        .arrow, .feather, .ipc, .npy or .npz. Of an .npz file that holds several arrays,
+        `data.npz::images` picks the one called `images`. A folder of PNG and JPEG files. A SQLite
+        database (.db, .sqlite, .sqlite3, or sqlite:/// before any other name) with a query or the
+        name of a table: `shop.db::SELECT * FROM orders`.
     rules : Columns
         What the user says of the columns, where it matters to how a file is read.
     resize : pair of int, optional
@@ -79,7 +81,8 @@ def read_source(
     Returns
     -------
     Source
-        With a table for the formats that name their columns, an array for those of NumPy and for pictures.
+        With a table for the formats that name their columns, an array for those of NumPy and for
+        pictures.
 
     Raises
     ------
@@ -98,10 +101,15 @@ def read_source(
         with bar(f"reading {file.name}", len(files), progress) as tick:
             return Source(read_pictures(parts, tick), name, place=lambda row: str(files[row]))
     if resize is not None:
-        raise InputError(f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize.")
+        raise InputError(
+            f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize."
+        )
     ending = _known_ending(file, name)
     if member is not None and ending != ".npz":
-        raise InputError(f"{file}::{member} picks an array by its name, but only .npz files have any; give {file}.")
+        raise InputError(
+            f"{file}::{member} picks an array by its name, but only .npz files have any; give "
+            f"{file}."
+        )
     with opened(file) as stream, told_about(file):
         if not stream.peek(1):
             raise empty(file)
@@ -121,15 +129,24 @@ def _known_ending(file: Path, name: str) -> str:
     if ending in _READERS or ending == ".npz":
         return ending
     if (server := _SERVER.match(name)) is not None:
-        raise InputError(f"{server[1]} databases are not read here; write what you need to a Parquet or CSV file.")
+        raise InputError(
+            f"{server[1]} databases are not read here; write what you need to a Parquet or CSV "
+            "file."
+        )
     what = f"ends in '{ending}'" if ending else "has no ending"
-    raise InputError(f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db.")
+    raise InputError(
+        f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db."
+    )
 
 
 def database_of(name: str) -> tuple[Path, str | None] | None:
     """The file and the query, if it is a SQLite database that is named."""
     found = _DATABASE.fullmatch(name)
-    return None if found is None or os.path.isdir(name) else (Path(found["any"] or found["file"]), found["query"])
+    return (
+        None
+        if found is None or os.path.isdir(name)
+        else (Path(found["any"] or found["file"]), found["query"])
+    )
 
 
 def locate(path: str | Path) -> tuple[Path, str | None]:
@@ -146,10 +163,14 @@ def locate(path: str | Path) -> tuple[Path, str | None]:
 def _read_text(
     stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
 ) -> tuple[polars.DataFrame, Place]:
-    return read_text(stream, file, rules, separator=separator), partial(line_of, file, separator=separator)
+    return read_text(stream, file, rules, separator=separator), partial(
+        line_of, file, separator=separator
+    )
 
 
-def _read_json_lines(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+def _read_json_lines(
+    stream: io.BufferedReader, file: Path, rules: Columns
+) -> tuple[polars.DataFrame, Place]:
     records = read_json_lines(stream, file, rules)
     return _as_table(records, file), records.place
 
@@ -168,18 +189,25 @@ def _as_table(records: Records, file: Path) -> polars.DataFrame:
 # Tables with types
 
 
-def _read_parquet(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+def _read_parquet(
+    stream: io.BufferedReader, file: Path, rules: Columns
+) -> tuple[polars.DataFrame, Place]:
     with unheard:
         table: polars.DataFrame = polars_for(file).read_parquet(stream)
     return table, None
 
 
-def _read_arrow(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[polars.DataFrame, Place]:
+def _read_arrow(
+    stream: io.BufferedReader, file: Path, rules: Columns
+) -> tuple[polars.DataFrame, Place]:
     pl = polars_for(file)
     whole = is_whole(stream)
-    # polars would read on from where the buffer of `stream` ends, so the streaming format is read from memory.
+    # polars would read on from where the buffer of `stream` ends, so the streaming format is read
+    # from memory.
     with unheard:
-        table: polars.DataFrame = pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
+        table: polars.DataFrame = (
+            pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
+        )
     return table, None
 
 
@@ -203,7 +231,9 @@ def check_typed(path: str) -> None:
 # NumPy
 
 
-def _read_npy(stream: io.BufferedReader, file: Path, rules: Columns) -> tuple[npt.NDArray[Any], Place]:
+def _read_npy(
+    stream: io.BufferedReader, file: Path, rules: Columns
+) -> tuple[npt.NDArray[Any], Place]:
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array, None
 
@@ -232,12 +262,17 @@ def extract_member(file: Path, member: str | None, folder: Path) -> Path:
         name = _chosen(archive, file, member) + ".npy"
         target = folder / "array.npy"
         if archive.zip.getinfo(name).file_size > shutil.disk_usage(folder).free:
-            raise InputError(f"{file} does not fit into {folder} without compression; set TMPDIR to a larger folder.")
+            raise InputError(
+                f"{file} does not fit into {folder} without compression; set TMPDIR to a larger "
+                "folder."
+            )
         with archive.zip.open(name) as packed, target.open("wb") as unpacked:
             if packed.peek(6)[:6] != b"\x93NUMPY":
                 raise _no_array(file, name.removesuffix(".npy"))
             shutil.copyfileobj(packed, unpacked)
-        mapped(target)  # so that whatever is wrong with the array is told here, of the file that the user knows
+        mapped(
+            target
+        )  # so that whatever is wrong with the array is told here, of the file that the user knows
     return target
 
 
@@ -253,7 +288,8 @@ def _chosen(archive: Any, file: Path, member: str | None) -> str:
     listed = ", ".join(names) or "nothing"
     if member is None and len(names) != 1:
         raise InputError(
-            f"{file} holds {len(names)} arrays ({listed}); pick one as in {file}::{names[0] if names else 'name'}."
+            f"{file} holds {len(names)} arrays ({listed}); pick one as in "
+            f"{file}::{names[0] if names else 'name'}."
         )
     if member is not None and member not in names:
         raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")

@@ -23,14 +23,24 @@ def opened(file: Path) -> Iterator[io.BufferedReader]:
     try:
         stream = file.open("rb")
     except FileNotFoundError:
-        raise InputError(f"{file} does not exist; check the path (seen from {Path.cwd()}).") from None
+        raise InputError(
+            f"{file} does not exist; check the path (seen from {Path.cwd()})."
+        ) from None
     except PermissionError:
         raise InputError(f"{file} may not be read by this user; change its permissions.") from None
-    except (OSError, ValueError) as error:  # a name that is too long, a NUL in it, a device that fails
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # a name that is too long, a NUL in it, a device that fails
         raise InputError(f"{file} cannot be opened: {sentence(error)}") from error
     with stream:
-        # A GzipFile is all that a BufferedReader asks of a raw file, though its type does not say so.
-        yield io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=stream))) if is_zipped(file) else stream
+        # A GzipFile is all that a BufferedReader asks of a raw file, though its type does not say
+        # so.
+        yield (
+            io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=stream)))
+            if is_zipped(file)
+            else stream
+        )
 
 
 @contextmanager
@@ -44,11 +54,15 @@ def told_about(file: Path) -> Iterator[None]:
         raise InputError(f"{file} does not fit into memory, or its header is damaged.") from error
     except Exception as error:
         if "allow_pickle" in str(error):
-            raise InputError(f"{file} holds Python objects, which are never unpickled; save numbers.") from error
+            raise InputError(
+                f"{file} holds Python objects, which are never unpickled; save numbers."
+            ) from error
         what = f"{file} cannot be read as {file.suffix[1:].lower()}: {sentence(error)}"
         raise InputError(f"{what} Is it damaged, cut short or misnamed?") from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # how polars fails where it should not; not an Exception
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # how polars fails where it should not; not an Exception
             raise
         raise _damaged(file) from error
 
@@ -80,7 +94,9 @@ def polars_for(file: Path) -> Any:
     try:
         import polars
     except ImportError as error:
-        raise MissingDependency(f"{file} takes polars to read; pip install 'twosample[tables]'.") from error
+        raise MissingDependency(
+            f"{file} takes polars to read; pip install 'twosample[tables]'."
+        ) from error
     return polars
 
 
@@ -91,8 +107,9 @@ _READ = "import polars, sys; getattr(polars, sys.argv[1])(sys.argv[2])"
 def check_survival(file: Path, reader: str) -> None:
     """Refuse a file over which polars would end this process, by letting a child process read it first.
 
-    If lengths in it are damaged, polars asks for as much memory as they say, and where there is none, it aborts: no
-    `except` sees that. Larger files are not checked, because all of them would be read twice.
+    If lengths in it are damaged, polars asks for as much memory as they say, and where there is
+    none, it aborts: no `except` sees that. Larger files are not checked, because all of them would
+    be read twice.
 
     Parameters
     ----------
@@ -104,15 +121,22 @@ def check_survival(file: Path, reader: str) -> None:
     if not sys.executable or not file.is_file() or file.stat().st_size > _CHECKED:
         return
     # -P: a file called polars.py in the user's folder is not ours to run.
-    child = subprocess.run([sys.executable, "-P", "-c", _READ, reader, str(file.absolute())], stderr=subprocess.DEVNULL)
-    if child.returncode not in (0, 1, -9):  # it is read, it is refused as this process will say, memory was short
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", _READ, reader, str(file.absolute())], stderr=subprocess.DEVNULL
+    )
+    if child.returncode not in (
+        0,
+        1,
+        -9,
+    ):  # it is read, it is refused as this process will say, memory was short
         raise _damaged(file)
 
 
 class _Unheard:
     """Sends standard error to nowhere while polars reads binary files: it tells of a panic there before it raises.
 
-    The descriptor is that of the whole process, so the last of several threads to leave brings it back.
+    The descriptor is that of the whole process, so the last of several threads to leave brings it
+    back.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,12 @@ from ..errors import InputError, MissingDependency
 ENDINGS = (".png", ".jpg", ".jpeg")
 _OTHERS = (".avif", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-_MODES = {"1": "L", "L": "L", "RGB": "RGB", "RGBA": "RGBA"}  # what is done with each mode of Pillow; P depends
+_MODES = {
+    "1": "L",
+    "L": "L",
+    "RGB": "RGB",
+    "RGBA": "RGBA",
+}  # what is done with each mode of Pillow; P depends
 _PART = 2**22  # bytes of pixels in a part of a folder
 
 
@@ -101,7 +106,10 @@ def read_pictures(parts: Sequence[PictureRows], tick: Callable[[str], None]) -> 
 
 def _pictures(folder: Path) -> list[Path]:
     try:
-        found = sorted((file for file in folder.iterdir() if not file.name.startswith(".")), key=lambda file: file.name)
+        found = sorted(
+            (file for file in folder.iterdir() if not file.name.startswith(".")),
+            key=lambda file: file.name,
+        )
     except OSError as error:
         raise InputError(f"{folder} cannot be listed: {error.strerror or error}.") from error
     if other := next((file for file in found if file.suffix.lower() in _OTHERS), None):
@@ -110,7 +118,10 @@ def _pictures(folder: Path) -> list[Path]:
     if not files:
         inside = next((file for file in found if file.is_dir()), None)
         hint = "" if inside is None else f", but folders: give one of them, such as {inside}"
-        raise InputError(f"{folder} is a folder without PNG or JPEG files{hint}; give a file, or a folder of pictures.")
+        raise InputError(
+            f"{folder} is a folder without PNG or JPEG files{hint}; give a file, or a folder of "
+            "pictures."
+        )
     return files
 
 
@@ -119,7 +130,9 @@ def _open(file: Path) -> Any:
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
-        raise MissingDependency(f"{file} takes Pillow to read; pip install 'twosample[images]'.") from error
+        raise MissingDependency(
+            f"{file} takes Pillow to read; pip install 'twosample[images]'."
+        ) from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -132,9 +145,15 @@ def _open(file: Path) -> Any:
                     return ImageOps.exif_transpose(picture).convert(mode)
                 found = picture.mode
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise InputError(f"{file} is too large a picture ({str(error).split(',')[0]}); shrink it.") from error
+        raise InputError(
+            f"{file} is too large a picture ({str(error).split(',')[0]}); shrink it."
+        ) from error
     except Exception as error:  # whatever a decoder raises, it is the file's fault
-        why = getattr(error, "strerror", None) or str(error).partition(" '")[0] or type(error).__name__
+        why = (
+            getattr(error, "strerror", None)
+            or str(error).partition(" '")[0]
+            or type(error).__name__
+        )
         raise InputError(
             f"{file} cannot be read as a picture: {why.rstrip('.')}. Is it damaged or misnamed?"
         ) from error
@@ -145,11 +164,13 @@ def _check(picture: Any, file: Path, form: Form) -> None:
     if picture.size != form.size:
         (width, height), (w, h) = form.size, picture.size
         raise InputError(
-            f"{file} has {w} x {h} pixels but {form.first.name} has {width} x {height}; bring them to one size with "
+            f"{file} has {w} x {h} pixels but {form.first.name} has {width} x {height}; bring them "
+            "to one size with "
             f"--resize {width}x{height}."
         )
     if picture.mode != form.mode:
         raise InputError(
-            f"{file} is of the mode {picture.mode} but {form.first.name} of the mode {form.mode}; convert all pictures "
+            f"{file} is of the mode {picture.mode} but {form.first.name} of the mode {form.mode}; "
+            "convert all pictures "
             "to grey, or all to colour."
         )

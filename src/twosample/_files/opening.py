@@ -50,7 +50,8 @@ class Groups:
     column
         The column that says it.
     values
-        Its value in the rows of X and in those of Y; None if it has just two, X being the first by the alphabet.
+        Its value in the rows of X and in those of Y; None if it has just two, X being the first by
+        the alphabet.
     """
 
     column: str
@@ -61,8 +62,13 @@ class Groups:
         """From `group`, or from `group=a,b`."""
         column, equals, values = text.partition("=")
         chosen = [value.strip() for value in values.split(",")]
-        if not column or (equals and (len(chosen) != 2 or not all(chosen) or chosen[0] == chosen[1])):
-            raise InputError(f"--by is {text!r}; give a column, or a column and two of its values: --by group=a,b.")
+        if not column or (
+            equals and (len(chosen) != 2 or not all(chosen) or chosen[0] == chosen[1])
+        ):
+            raise InputError(
+                f"--by is {text!r}; give a column, or a column and two of its values: --by "
+                "group=a,b."
+            )
         return cls(column, (chosen[0], chosen[1]) if equals else None)
 
 
@@ -96,16 +102,21 @@ def open_pair(a: str, b: str | None, reading: Reading) -> tuple[Stream | Source,
     if reading.by is None:
         if b is None:
             raise InputError(
-                f"{a} is one sample; give a second file, or say which column tells two apart: --by COLUMN."
+                f"{a} is one sample; give a second file, or say which column tells two apart: --by "
+                "COLUMN."
             )
         x, y = (_opened(file, reading, reading.rules) for file in (a, b))
         return x, y
     if b is not None:
-        raise InputError(f"--by {reading.by.column} takes both samples from one file; leave out {b}, or --by.")
+        raise InputError(
+            f"--by {reading.by.column} takes both samples from one file; leave out {b}, or --by."
+        )
     return _two_groups(a, reading, reading.by)
 
 
-def open_file(path: str, *, stream: bool | None = None, reading: Reading | None = None) -> Stream | Source:
+def open_file(
+    path: str, *, stream: bool | None = None, reading: Reading | None = None
+) -> Stream | Source:
     """One file as a `Stream` or as its contents; `stream` says which if there is no `reading`."""
     reading = Reading(stream=stream) if reading is None else reading
     return _opened(path, reading, reading.rules)
@@ -135,7 +146,9 @@ def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] 
     if os.path.isdir(path):
         return lambda: Stream(picture_parts(Path(path), reading.resize))
     if (found := database_of(path)) is not None:
-        return lambda: _record_stream(found[0], partial(query_parts, *found, rules), reading.progress)
+        return lambda: _record_stream(
+            found[0], partial(query_parts, *found, rules), reading.progress
+        )
     file, member = locate(path)
     ending = ending_of(file)
     plain = ending.removesuffix(".gz")
@@ -150,22 +163,32 @@ def _maker(path: str, reading: Reading, rules: Columns) -> Callable[[], Stream] 
     return (lambda: Stream.npy(path)) if ending == ".npy" else None
 
 
-# Files that have no parts by themselves become temporary ones that do: their text would be parsed in every pass.
+# Files that have no parts by themselves become temporary ones that do: their text would be parsed
+# in every pass.
 
 
 def _text_stream(file: Path, rules: Columns, separator: str, progress: bool) -> Stream:
     """CSV and TSV."""
-    with bar(f"reading {file.name}", 2 * (1 + _size(str(file)) // PIECE), progress) as tick:  # in two passes
+    with bar(
+        f"reading {file.name}", 2 * (1 + _size(str(file)) // PIECE), progress
+    ) as tick:  # in two passes
         return _by_parquet(text_parts(file, rules, separator=separator, tick=tick))
 
 
 def _record_stream(file: Path, parts: Callable[[Tick], RecordParts], progress: bool) -> Stream:
     """JSON lines, or what a database answers."""
     pl = polars_for(file)
-    types = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String, type(None): pl.String}
+    types = {
+        bool: pl.Boolean,
+        int: pl.Int64,
+        float: pl.Float64,
+        str: pl.String,
+        type(None): pl.String,
+    }
     with bar(f"reading {file.name}", None, progress) as tick, opened(file), told_about(file):
         return _by_parquet(
-            pl.DataFrame(columns, {name: types[kind] for name, kind in kinds.items()}) for columns, kinds in parts(tick)
+            pl.DataFrame(columns, {name: types[kind] for name, kind in kinds.items()})
+            for columns, kinds in parts(tick)
         )
 
 
@@ -176,7 +199,9 @@ def _member_stream(file: Path, member: str | None) -> Stream:
 
 def _by_parquet(tables: Iterator[Any]) -> Stream:
     def fill(folder: Path) -> Stream:
-        return Stream.parquet([_parquet(table, folder / f"{at}.parquet") for at, table in enumerate(tables)])
+        return Stream.parquet(
+            [_parquet(table, folder / f"{at}.parquet") for at, table in enumerate(tables)]
+        )
 
     return _in_folder(fill)
 
@@ -198,7 +223,8 @@ def _parquet(part: Any, file: Path) -> Path:
         part.write_parquet(file)
     except OSError as error:
         raise InputError(
-            f"parts of a file cannot be written to {file.parent} ({error.strerror or error}); set TMPDIR to a "
+            f"parts of a file cannot be written to {file.parent} ({error.strerror or error}); set "
+            "TMPDIR to a "
             "folder with more room, or convert the file to Parquet."
         ) from error
     return file
@@ -233,26 +259,34 @@ def available_memory() -> int:
 # Groups of one file
 
 
-def open_groups(path: str, reading: Reading, by: str) -> tuple[Stream | Source, dict[str, Stream | Source]]:
+def open_groups(
+    path: str, reading: Reading, by: str
+) -> tuple[Stream | Source, dict[str, Stream | Source]]:
     """The rows of one group of a file, and those of each other group by its value; `by` is COLUMN=VALUE."""
     column, equals, reference = (part.strip() for part in by.partition("="))
     if not column or (equals and not reference):
-        raise InputError(f"--by is {by!r}; give a column and the value of the reference: --by week=1.")
+        raise InputError(
+            f"--by is {by!r}; give a column and the value of the reference: --by week=1."
+        )
     group, found = _grouped(path, reading, column)
     values = sorted(value for value in found if value is not None)
     if reference not in values:
         why = f"no {reference!r}" if equals else f"{count(len(values), 'value')}"
         example = f"--by {column}={values[0] if values else 'VALUE'}"
         raise InputError(
-            f"{path} has {why} in column '{column}' ({listed(values)}); say which is the reference: {example}."
+            f"{path} has {why} in column '{column}' ({listed(values)}); say which is the "
+            f"reference: {example}."
         )
     if None in found:
         raise InputError(
-            f"{path} has {count(found[None], 'missing value')} in column '{column}', so these rows are of no group; "
+            f"{path} has {count(found[None], 'missing value')} in column '{column}', so these rows "
+            "are of no group; "
             "name or remove them."
         )
     if len(values) < 2:
-        raise InputError(f"{path} has one value in column '{column}'; there is nothing to compare it with.")
+        raise InputError(
+            f"{path} has one value in column '{column}'; there is nothing to compare it with."
+        )
     return group(reference), {value: group(value) for value in values if value != reference}
 
 
@@ -268,13 +302,18 @@ def _grouped(
     """What gives the rows of a group by its value, and how many rows each has; None stands for a missing value."""
     rules = reading.rules
     if column in rules.drop or column in (rules.keep or ()):
-        raise InputError(f"column '{column}' says which row is whose, so it is not tested; do not name it elsewhere.")
+        raise InputError(
+            f"column '{column}' says which row is whose, so it is not tested; do not name it "
+            "elsewhere."
+        )
     whole = _opened(path, reading, Columns(kinds=dict(rules.kinds) | {column: "category"}))
     if isinstance(whole, Stream):
         found = _counted(path, column, (_labels(batch, path, column) for batch in whole))
         return lambda value: _group_stream(whole, path, column, value), found
     labels = _labels(whole.data, path, column)
-    return lambda value: _group(whole, path, column, labels, value), _counted(path, column, iter([labels]))
+    return lambda value: _group(whole, path, column, labels, value), _counted(
+        path, column, iter([labels])
+    )
 
 
 def _counted(path: str, column: str, parts: Iterator[list[str | None]]) -> dict[str | None, int]:
@@ -283,7 +322,10 @@ def _counted(path: str, column: str, parts: Iterator[list[str | None]]) -> dict[
         for value in labels:
             found[value] = found.get(value, 0) + 1
         if len(found) > _MOST_GROUPS:
-            raise InputError(f"{path} has more than {_MOST_GROUPS} values in column '{column}'; --by takes groups.")
+            raise InputError(
+                f"{path} has more than {_MOST_GROUPS} values in column '{column}'; --by takes "
+                "groups."
+            )
     return found
 
 
@@ -293,7 +335,10 @@ def _labels(table: Any, path: str, column: str) -> list[str | None]:
     if column not in columns:
         has = f"it has {listed(columns)}" if columns else "its columns have no names"
         raise InputError(f"{path} has no column '{column}' for --by; {has}.")
-    return [None if value is None or value != value else label(value) for value in table[column].to_list()]
+    return [
+        None if value is None or value != value else label(value)
+        for value in table[column].to_list()
+    ]
 
 
 def _values(path: str, by: Groups, found: Mapping[str | None, int]) -> tuple[str, str]:
@@ -301,7 +346,9 @@ def _values(path: str, by: Groups, found: Mapping[str | None, int]) -> tuple[str
     values = sorted(value for value in found if value is not None)
     if by.values is not None:
         if absent := [value for value in by.values if value not in found]:
-            raise InputError(f"{path} has no '{absent[0]}' in column '{by.column}'; it has {listed(values)}.")
+            raise InputError(
+                f"{path} has no '{absent[0]}' in column '{by.column}'; it has {listed(values)}."
+            )
         return by.values
     if len(values) == 2 and None not in found:
         return values[0], values[1]
@@ -309,7 +356,8 @@ def _values(path: str, by: Groups, found: Mapping[str | None, int]) -> tuple[str
     gaps = f" and {count(found[None], 'missing one')}" if None in found else ""
     example = ",".join(values[:2]) if len(values) > 1 else "a,b"
     raise InputError(
-        f"{path} has {shown}{gaps} in column '{by.column}', and a test takes two groups; choose them as in "
+        f"{path} has {shown}{gaps} in column '{by.column}', and a test takes two groups; choose "
+        "them as in "
         f"--by {by.column}={example}."
     )
 
@@ -320,15 +368,21 @@ def _group_name(path: str, column: str, value: str) -> str:
 
 def _group(whole: Source, path: str, column: str, labels: list[str | None], value: str) -> Source:
     rows = np.flatnonzero(np.array([found == value for found in labels]))
-    return Source(whole.data.drop(column)[rows], _group_name(path, column, value), rows, whole.place)
+    return Source(
+        whole.data.drop(column)[rows], _group_name(path, column, value), rows, whole.place
+    )
 
 
 def _group_stream(whole: Stream, path: str, column: str, value: str) -> Stream:
     def batches() -> Iterator[Any]:
         for batch in whole:
-            mine = np.flatnonzero(np.array([found == value for found in _labels(batch, path, column)]))
+            mine = np.flatnonzero(
+                np.array([found == value for found in _labels(batch, path, column)])
+            )
             yield batch.drop(column)[mine]  # type: ignore[attr-defined]
 
     stream = Stream.batches(batches)
-    stream._source = Source((), _group_name(path, column, value), place=lambda row: f"row {row} of that group")
+    stream._source = Source(
+        (), _group_name(path, column, value), place=lambda row: f"row {row} of that group"
+    )
     return stream

@@ -31,7 +31,8 @@ class NpyRows:
     def read(self) -> npt.NDArray[Any]:
         """The rows, as an array in memory."""
         with told_about(self.path):
-            # The map goes when this returns, and with it the pages that reading has brought into memory.
+            # The map goes when this returns, and with it the pages that reading has brought into
+            # memory.
             return np.array(mapped(self.path)[self.start : self.start + self.rows])
 
     def elsewhere(self) -> NpyRows:
@@ -70,7 +71,9 @@ def npy_parts(path: str | Path) -> list[NpyRows]:
     with opened(file), told_about(file):
         array = mapped(file)
     if array.ndim == 0:
-        raise InputError(f"{file} holds a single number, not rows; save a 2-D array, one row a point.")
+        raise InputError(
+            f"{file} holds a single number, not rows; save a 2-D array, one row a point."
+        )
     width = int(np.prod(array.shape[1:], dtype=np.int64))
     return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width, _PART)]
 
@@ -84,7 +87,8 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
         if absent := [name for name in chosen or () if name not in names]:
             raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
         rows = int(_scanned(file, None).select(polars_for(file).len()).collect().item())
-    # Larger than those of other files: polars finds a row of a row group by going through those before it.
+    # Larger than those of other files: polars finds a row of a row group by going through those
+    # before it.
     return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names), 4 * _PART)]
 
 
@@ -100,6 +104,8 @@ def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
     else:
         with opened(file) as stream:
             if not is_whole(stream):
-                raise InputError(f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet.")
+                raise InputError(
+                    f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet."
+                )
         lazy = pl.scan_ipc(file, glob=False, hive_partitioning=False)
     return lazy if columns is None else lazy.select(columns)

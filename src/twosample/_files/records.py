@@ -70,7 +70,9 @@ def read_json_lines(lines: Iterable[bytes], file: Path, rules: Columns) -> Recor
 
 def read_query(file: Path, query: str | None, rules: Columns) -> Records:
     """What a query, or a whole table by its name, gives of a SQLite database."""
-    return _all_rows(next(query_chunks(file, query, None)), Survey(file, rules, "row {} of the query"))
+    return _all_rows(
+        next(query_chunks(file, query, None)), Survey(file, rules, "row {} of the query")
+    )
 
 
 def _all_rows(chunk: Chunk, survey: Survey) -> Records:
@@ -91,7 +93,9 @@ def json_parts(file: Path, rules: Columns, tick: Tick) -> RecordParts:
 
 def query_parts(file: Path, query: str | None, rules: Columns, tick: Tick) -> RecordParts:
     """The answer to a query in parts; together they are what `read_query` gives."""
-    return _parts(partial(query_chunks, file, query, CHUNK), Survey(file, rules, "row {} of the query"), tick)
+    return _parts(
+        partial(query_chunks, file, query, CHUNK), Survey(file, rules, "row {} of the query"), tick
+    )
 
 
 def _parts(chunks: Callable[[], Iterator[Chunk]], survey: Survey, tick: Tick) -> RecordParts:
@@ -142,9 +146,14 @@ def _json_object(line: bytes, where: str) -> dict[str, Any]:
     except InputError:
         raise
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError
-        raise InputError(f"{where}: this is not JSON ({error}); give one object on each line.") from error
+        raise InputError(
+            f"{where}: this is not JSON ({error}); give one object on each line."
+        ) from error
     if not isinstance(found, dict):
-        raise InputError(f'{where}: this is no object; give one on each line, as in {{"age": 31, "zip": "02139"}}.')
+        raise InputError(
+            f"{where}: this is no object; give one on each line, as in "
+            f'{{"age": 31, "zip": "02139"}}.'
+        )
     return found
 
 
@@ -153,11 +162,17 @@ def query_chunks(file: Path, query: str | None, size: int | None) -> Iterator[Ch
     try:
         address = f"file:{quote(str(file.absolute()))}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as database:
-            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type <> 'index'")]
+            tables = [
+                name
+                for (name,) in database.execute(
+                    "SELECT name FROM sqlite_schema WHERE type <> 'index'"
+                )
+            ]
             if query is None or not query.strip():
                 first = tables[0] if tables else "orders"
                 raise InputError(
-                    f"{file} is a database with the tables {', '.join(tables) or '(none)'}; say what to test, as in "
+                    f"{file} is a database with the tables {', '.join(tables) or '(none)'}; say "
+                    "what to test, as in "
                     f"'{file}::{first}' or '{file}::SELECT * FROM {first}'."
                 )
             database.set_authorizer(_only_reading)
@@ -169,9 +184,14 @@ def query_chunks(file: Path, query: str | None, size: int | None) -> Iterator[Ch
             if not names:
                 raise InputError(f"{file} has no rows to give for {query!r}; ask with SELECT.")
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-                raise InputError(f"{file} gives {names.count(twice)} columns called '{twice}'; rename them with AS.")
+                raise InputError(
+                    f"{file} gives {names.count(twice)} columns called '{twice}'; rename them with "
+                    "AS."
+                )
             start = 0
-            while (rows := cursor.fetchall() if size is None else cursor.fetchmany(size)) or not start:
+            while (
+                rows := cursor.fetchall() if size is None else cursor.fetchmany(size)
+            ) or not start:
                 columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
                 yield Chunk(columns, range(start, start + len(rows)))
                 start += max(1, len(rows))
@@ -180,7 +200,12 @@ def query_chunks(file: Path, query: str | None, size: int | None) -> Iterator[Ch
         raise InputError(f"{file} cannot {asked}: {str(error).rstrip('.')}.") from error
 
 
-_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_READING = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+)
 
 
 def _only_reading(action: int, *_: object) -> int:
@@ -235,8 +260,10 @@ class Survey:
         kind = float if type(value) is int else type(value)
         if kind not in _WORDS:
             raise InputError(
-                f"{self._file} has {'bytes' if kind is bytes else 'a list or an object'} in column '{name}' at "
-                f"{self.place(number)}; spread it over columns of numbers, or leave it out with --drop {name}."
+                f"{self._file} has {'bytes' if kind is bytes else 'a list or an object'} in column "
+                f"'{name}' at "
+                f"{self.place(number)}; spread it over columns of numbers, or leave it out with "
+                f"--drop {name}."
             )
         seen.first.setdefault(kind, number)
         if type(value) is float:
@@ -247,7 +274,9 @@ class Survey:
                 seen.beyond = number
 
     def _unused(self, name: str) -> bool:
-        return name in self._rules.drop or (self._rules.keep is not None and name not in self._rules.keep)
+        return name in self._rules.drop or (
+            self._rules.keep is not None and name not in self._rules.keep
+        )
 
     def types(self) -> dict[str, type]:
         """Of which type each column is: bool, int, float or str; NoneType if it has no value, or is not tested."""
@@ -263,14 +292,17 @@ class Survey:
                 return str  # which `reading` takes for what the user said
             (one, first), (other, then) = list(seen.first.items())[:2]
             raise InputError(
-                f"{self._file} has {_WORDS[one]} in column '{name}' at {self.place(first)} but {_WORDS[other]} at "
-                f"{self.place(then)}; make them alike, say what they are with --type {name}=category, or leave them "
+                f"{self._file} has {_WORDS[one]} in column '{name}' at {self.place(first)} but "
+                f"{_WORDS[other]} at "
+                f"{self.place(then)}; make them alike, say what they are with --type "
+                f"{name}=category, or leave them "
                 f"out with --drop {name}."
             )
         (kind,) = seen.first
         if kind is float and seen.beyond is not None:
             raise InputError(
-                f"{self._file} has a number in column '{name}' at {self.place(seen.beyond)} that is too large for any "
+                f"{self._file} has a number in column '{name}' at {self.place(seen.beyond)} that "
+                "is too large for any "
                 "computer's floats."
             )
         return int if kind is float and not seen.as_float else kind
@@ -278,7 +310,10 @@ class Survey:
     def columns(self, chunk: Chunk, types: dict[str, type]) -> Values:
         """All columns in these rows, each of its type."""
         return {
-            name: [None if kind is type(None) or value is None else _CONVERT[kind](value) for value in values]
+            name: [
+                None if kind is type(None) or value is None else _CONVERT[kind](value)
+                for value in values
+            ]
             for name, kind in types.items()
             for values in [chunk.columns.get(name, [None] * len(chunk.numbers))]
         }

@@ -1,7 +1,8 @@
 """CSV and TSV files to tables.
 
-They need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true` and `false` are
-booleans, and a date stays a date: whether such a column can be tested is for `samples` to say.
+They need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true`
+and `false` are booleans, and a date stays a date: whether such a column can be tested is for
+`samples` to say.
 """
 
 from __future__ import annotations
@@ -32,15 +33,20 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _MISSING = ["", "NA", "N/A", "null", "NULL"]
 
 
-def read_text(stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str) -> polars.DataFrame:
+def read_text(
+    stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
+) -> polars.DataFrame:
     """The table in a text file; columns that are to be categories are what is written there, "02139" too."""
     return _parsed(_with_newlines(stream.read()), file, rules, separator)
 
 
-def text_parts(file: Path, rules: Columns, *, separator: str, tick: Tick) -> Iterator[polars.DataFrame]:
+def text_parts(
+    file: Path, rules: Columns, *, separator: str, tick: Tick
+) -> Iterator[polars.DataFrame]:
     """The table in a text file, some rows at a time; together they are what `read_text` gives.
 
-    The type of a column is that of all its values, so the first part comes after a pass over the whole file.
+    The type of a column is that of all its values, so the first part comes after a pass over the
+    whole file.
     """
     seen: dict[str, set[Any]] = {}
     for part in _pieces(file, rules, separator, {}):
@@ -62,7 +68,9 @@ def _common(pl: Any, types: set[Any]) -> Any:
     return pl.Float64 if all(kind.is_numeric() for kind in types) else pl.String
 
 
-def _pieces(file: Path, rules: Columns, separator: str, types: Mapping[str, Any]) -> Iterator[polars.DataFrame]:
+def _pieces(
+    file: Path, rules: Columns, separator: str, types: Mapping[str, Any]
+) -> Iterator[polars.DataFrame]:
     """A text file in parts, each parsed by itself but for the `types` of columns that are known."""
     returns = _has_only_returns(file)
     with opened(file) as stream, told_about(file):
@@ -111,7 +119,12 @@ def _end_of_header(raw: bytes) -> int:
 
 
 def _parsed(
-    raw: bytes, file: Path, rules: Columns, separator: str, types: Mapping[str, Any] | None = None, before: int = 0
+    raw: bytes,
+    file: Path,
+    rules: Columns,
+    separator: str,
+    types: Mapping[str, Any] | None = None,
+    before: int = 0,
 ) -> polars.DataFrame:
     """The table in some text; of `types`, those that are known, and so many lines of the file stand `before` it."""
     pl = polars_for(file)
@@ -123,21 +136,25 @@ def _parsed(
     try:
         table = _inferred(pl, raw, separator, dict.fromkeys([*written, *text], pl.String))
     except pl.exceptions.PolarsError as error:
-        _scan(raw, file, separator, len(header), before)  # says which line, if it is a matter of lines
+        _scan(
+            raw, file, separator, len(header), before
+        )  # says which line, if it is a matter of lines
         if _has_two_readings(raw):
             raise _in_two_ways(file) from error
         raise
     whole = raw.count(separator.encode()) == (len(header) - 1) * (table.height + 1)
     if not whole or (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
-        # A row that is too short, or blank, reads as missing values at its end; one whose last field is empty does too.
-        # One with an empty field too many reads as if it had not.
+        # A row that is too short, or blank, reads as missing values at its end; one whose last
+        # field is empty does too. One with an empty field too many reads as if it had not.
         rows, blank = _scan(raw, file, separator, len(header), before)
         if [name.strip() for name in table.columns] != header or rows != table.height:
             raise _in_two_ways(file)
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
     typed = [
-        _typed(pl, column, column.name in written, known.get(column.name.strip())).alias(column.name.strip())
+        _typed(pl, column, column.name in written, known.get(column.name.strip())).alias(
+            column.name.strip()
+        )
         for column in table
     ]
     return table.select(typed)
@@ -146,7 +163,8 @@ def _parsed(
 def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> polars.DataFrame:
     """The table in some text, where a column is what all of its values are, not what the first ones seem.
 
-    If all values can be read as what the first are, that is what they are. To look at each takes much longer.
+    If all values can be read as what the first are, that is what they are. To look at each takes
+    much longer.
     """
 
     def read(rows: int | None) -> polars.DataFrame:
@@ -165,9 +183,13 @@ def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> 
     except pl.exceptions.PolarsError:
         try:
             return read(None)
-        except pl.exceptions.PolarsError:  # what it takes for numbers, such as digits of other scripts, may be none
+        except (
+            pl.exceptions.PolarsError
+        ):  # what it takes for numbers, such as digits of other scripts, may be none
             return read(0)
-    settled = table.height <= FIRST or all(column.name in known or _tells(column) for column in table)
+    settled = table.height <= FIRST or all(
+        column.name in known or _tells(column) for column in table
+    )
     return table if settled else read(None)
 
 
@@ -183,7 +205,8 @@ def _has_two_readings(raw: bytes) -> bool:
 
 def _in_two_ways(file: Path) -> InputError:
     return InputError(
-        f"{file} can be read in two ways, because a quotation mark stands within a field, or lines end in different "
+        f"{file} can be read in two ways, because a quotation mark stands within a field, or lines "
+        "end in different "
         "ways; mend that."
     )
 
@@ -230,7 +253,8 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
         raise InputError(f"{file} has no line with text in it; was it written completely?")
     if all(map(_is_number, names)) and not all(name.isdigit() for name in names):
         raise InputError(
-            f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should be; add a header line."
+            f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should "
+            "be; add a header line."
         )
     if "" in names:
         raise InputError(
@@ -239,7 +263,10 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{file} has {names.count(twice)} columns called '{twice}'; give each a name of its own.")
+        raise InputError(
+            f"{file} has {names.count(twice)} columns called '{twice}'; give each a name of its "
+            "own."
+        )
     other = next((mark for mark in ",;\t|" if mark != separator and mark in names[0]), None)
     if len(names) == 1 and other is not None:
         raise InputError(
@@ -247,14 +274,17 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
             "separate it by commas (.csv) or tabulators (.tsv)."
         )
     if not "".join("".join(names).split()).isprintable():
-        raise InputError(f"{file} does not begin with the names of columns as text does; is it of another kind?")
+        raise InputError(
+            f"{file} does not begin with the names of columns as text does; is it of another kind?"
+        )
     return names
 
 
 def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tuple[int, list[int]]:
     """How many data rows there are, and which, counted from 0, are blank lines.
 
-    A row with more or fewer fields than the header is refused; so many lines of the file stand `before` the text.
+    A row with more or fewer fields than the header is refused; so many lines of the file stand
+    `before` the text.
     """
     rows = _rows(raw, separator)
     blank: list[int] = []
@@ -264,7 +294,8 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
             if row and len(row) != width:
                 fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
                 raise InputError(
-                    f"{file}, line {before + rows.line_num}: {fields} where the header has {width}; "
+                    f"{file}, line {before + rows.line_num}: {fields} where the header has "
+                    f"{width}; "
                     "mend that line (a value that contains the separator needs quotes around it)."
                 )
             if not row:
@@ -273,18 +304,22 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
                 count += 1
     except csv.Error as error:
         line = before + rows.line_num
-        raise InputError(f"{file}, line {line}: {sentence(error)} Is a quotation mark left open?") from error
+        raise InputError(
+            f"{file}, line {line}: {sentence(error)} Is a quotation mark left open?"
+        ) from error
     except UnicodeDecodeError as error:
         line = before + rows.line_num
-        raise InputError(f"{file} is not UTF-8 text (after line {line}); save it as CSV in UTF-8.") from error
+        raise InputError(
+            f"{file} is not UTF-8 text (after line {line}); save it as CSV in UTF-8."
+        ) from error
     return max(count, 0), blank
 
 
 def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> polars.Series:
     """A text column whose values are numbers or booleans but for blanks around them, or nan, as what it means.
 
-    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables. If the type is
-    `known` it is that one.
+    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables.
+    If the type is `known` it is that one.
     """
     if column.dtype != pl.String:
         return column if known is None else column.cast(known)

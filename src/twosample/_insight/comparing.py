@@ -1,7 +1,7 @@
 """One reference against many samples, with p-values that are corrected for their number.
 
-Each sample gets the test that `two_sample_test` would give it, and a seed of its own that only its name decides: what
-comes out for one sample does not depend on the others. Only the correction does.
+Each sample gets the test that `two_sample_test` would give it, and a seed of its own that only its
+name decides: what comes out for one sample does not depend on the others. Only the correction does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ CorrectionForMany: TypeAlias = Literal["holm", "bh", "by", "none"]
 
 def benjamini_yekutieli(pvalues: Sequence[float]) -> list[float]:
     """Benjamini and Yekutieli's adjusted p-values: the expected share of false findings, under any dependence."""
-    return [float(p) for p in stats.false_discovery_control(pvalues, method="by")] if len(pvalues) else []
+    return (
+        [float(p) for p in stats.false_discovery_control(pvalues, method="by")]
+        if len(pvalues)
+        else []
+    )
 
 
 CORRECTIONS: dict[CorrectionForMany, tuple[str, Callable[[Sequence[float]], list[float]]]] = {
@@ -53,7 +57,9 @@ CORRECTIONS: dict[CorrectionForMany, tuple[str, Callable[[Sequence[float]], list
 }
 """What each is called, and the adjusted p-values."""
 
-_SPARE = 2  # times as many shuffles as it takes for one sample to be found at all: chance decides less
+_SPARE = (
+    2  # times as many shuffles as it takes for one sample to be found at all: chance decides less
+)
 _MOST = 20_000  # shuffles that nobody asked for: they take memory
 
 
@@ -64,11 +70,13 @@ class Comparison(Mapping[str, TwoSampleResult]):
     Attributes
     ----------
     results
-        Name -> what the test of the reference (X) against this sample (Y) gave, in the order of the samples.
+        Name -> what the test of the reference (X) against this sample (Y) gave, in the order of the
+        samples.
     correction
-        How p-values are adjusted for the number of samples: "holm" (the chance that any equal sample is said to differ
-        is at most alpha, however the tests depend on each other), "bh" (the expected share of equal samples among those
-        said to differ, if the tests depend positively), "by" (the same share, under any dependence), or "none".
+        How p-values are adjusted for the number of samples: "holm" (the chance that any equal
+        sample is said to differ is at most alpha, however the tests depend on each other), "bh"
+        (the expected share of equal samples among those said to differ, if the tests depend
+        positively), "by" (the same share, under any dependence), or "none".
     alpha
         The level of the verdicts.
     seeds
@@ -98,7 +106,9 @@ class Comparison(Mapping[str, TwoSampleResult]):
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Names of the samples that were not reached before an interrupt."""
-        return tuple(name for name in self.names if name not in self.results and name not in self.failures)
+        return tuple(
+            name for name in self.names if name not in self.results and name not in self.failures
+        )
 
     @property
     def pvalues(self) -> dict[str, float]:
@@ -109,8 +119,8 @@ class Comparison(Mapping[str, TwoSampleResult]):
     def adjusted(self) -> dict[str, float]:
         """Name -> the p-value after the correction.
 
-        The number of samples is that of all that were to be compared: one without a result counts as p = 1, so that
-        a comparison cut short promises no more than a whole one.
+        The number of samples is that of all that were to be compared: one without a result counts
+        as p = 1, so that a comparison cut short promises no more than a whole one.
         """
         _, adjust = CORRECTIONS[self.correction]
         missing = [1.0] * (len(self.names) - len(self.results))
@@ -126,15 +136,25 @@ class Comparison(Mapping[str, TwoSampleResult]):
         """What a reader should know, in sentences."""
         notes = [f"{name} has no result: {why}" for name, why in self.failures.items()]
         if self.unfinished:
-            notes.append(f"Interrupted before {', '.join(self.unfinished)}; those count as p = 1 in the correction.")
+            notes.append(
+                f"Interrupted before {', '.join(self.unfinished)}; those count as p = 1 in the "
+                "correction."
+            )
         for name, result in self.results.items():
             if any(result.dropped):
-                notes.append("{}: left out for missing values: {} + {} rows.".format(name, *result.dropped))
+                notes.append(
+                    "{}: left out for missing values: {} + {} rows.".format(name, *result.dropped)
+                )
         out_of_reach = [name for name, result in self.results.items() if not self._in_reach(result)]
         if out_of_reach:
-            which = "No sample" if len(out_of_reach) == len(self.results) else f"None of {', '.join(out_of_reach)}"
+            which = (
+                "No sample"
+                if len(out_of_reach) == len(self.results)
+                else f"None of {', '.join(out_of_reach)}"
+            )
             notes.append(
-                f"{which} can be found to differ by itself at alpha = {self.alpha:g}: there are too few shuffles for "
+                f"{which} can be found to differ by itself at alpha = {self.alpha:g}: there are "
+                "too few shuffles for "
                 f"{len(self.names)} samples. Use more permutations or larger samples."
             )
         return tuple(notes)
@@ -142,7 +162,10 @@ class Comparison(Mapping[str, TwoSampleResult]):
     def _in_reach(self, result: TwoSampleResult) -> bool:
         """Whether the smallest p-value that this test can give is small enough after the correction."""
         shuffles = len(result.null_distribution)  # none where a law takes their place
-        return not shuffles or growth(self.correction, len(self.names)) / (shuffles + 1) <= self.alpha + 1e-12
+        return (
+            not shuffles
+            or growth(self.correction, len(self.names)) / (shuffles + 1) <= self.alpha + 1e-12
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, ready for JSON; without null distributions, fitted tests and data."""
@@ -227,7 +250,10 @@ class ComparisonInterrupted(KeyboardInterrupt):
 
     def __init__(self, comparison: Comparison) -> None:
         done, count = len(comparison), len(comparison.names)
-        super().__init__(f"interrupted after {done} of {count} samples; `.comparison` of this exception holds them.")
+        super().__init__(
+            f"interrupted after {done} of {count} samples; `.comparison` of this exception holds "
+            "them."
+        )
         self.comparison = comparison
 
 
@@ -253,22 +279,23 @@ def compare(
     reference
         As X of `two_sample_test`; not an iterator, since it is read once for each sample.
     samples
-        Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its own categories. Each
-        is asked for twice, to be checked and to be tested, so a mapping may read samples that do not fit in memory
-        together.
+        Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its
+        own categories. Each is asked for twice, to be checked and to be tested, so a mapping may
+        read samples that do not fit in memory together.
     method, train_fraction, device, client, columns
         As in `two_sample_test`, for each sample.
     correction
-        For the number of samples: "holm" (any false finding, whatever the dependence), "bh" (Benjamini-Hochberg: the
-        expected share of false findings, under positive dependence), "by" (Benjamini-Yekutieli: the same, whatever the
-        dependence), "none".
+        For the number of samples: "holm" (any false finding, whatever the dependence), "bh"
+        (Benjamini-Hochberg: the expected share of false findings, under positive dependence), "by"
+        (Benjamini-Yekutieli: the same, whatever the dependence), "none".
     alpha
         The level of the verdicts.
     permutations
-        None means the method's own (999), or more where that many samples take more: a p-value of B permutations is at
-        least 1 / (B + 1), and the correction multiplies the smallest of k by k.
+        None means the method's own (999), or more where that many samples take more: a p-value of B
+        permutations is at least 1 / (B + 1), and the correction multiplies the smallest of k by k.
     rng
-        A seed or a generator (SPEC 7). Each sample has a seed of its own, decided by this one and its name.
+        A seed or a generator (SPEC 7). Each sample has a seed of its own, decided by this one and
+        its name.
     progress
         Show a bar over the samples; None means on a terminal only.
 
@@ -279,19 +306,21 @@ def compare(
     Raises
     ------
     InputError
-        Before anything is trained, if a sample cannot be tested (streams are seen only as they are tested).
+        Before anything is trained, if a sample cannot be tested (streams are seen only as they are
+        tested).
     ComparisonInterrupted
         On Ctrl-C, with the samples that were done.
 
     Warns
     -----
     InputWarning
-        If the test of a sample fails: the others are done, and `failures` has the reason. Also if `permutations` are so
-        few that no sample by itself can be found to differ.
+        If the test of a sample fails: the others are done, and `failures` has the reason. Also if
+        `permutations` are so few that no sample by itself can be found to differ.
 
     Notes
     -----
-    The tests share the reference, so they depend on each other; Holm's correction holds all the same.
+    The tests share the reference, so they depend on each other; Holm's correction holds all the
+    same.
 
     Examples
     --------
@@ -303,10 +332,14 @@ def compare(
     ['tuesday']
     """
     _check_asked(reference, samples, correction, alpha)
-    planned = functools.partial(_test_for, method, reference, permutations=permutations, train_fraction=train_fraction)
+    planned = functools.partial(
+        _test_for, method, reference, permutations=permutations, train_fraction=train_fraction
+    )
     for name in samples:
         _check_sample(name, reference, sample := samples[name], planned(sample), columns)
-    enough = _permutations(planned(sample), permutations is not None, correction, len(samples), alpha)
+    enough = _permutations(
+        planned(sample), permutations is not None, correction, len(samples), alpha
+    )
     seeds = _seeds(samples, rng)
     test = functools.partial(
         two_sample_test,
@@ -321,7 +354,9 @@ def compare(
     )
     results: dict[str, TwoSampleResult] = {}
     failures: dict[str, str] = {}
-    comparison = functools.partial(Comparison, results, correction, alpha, seeds, tuple(samples), failures)
+    comparison = functools.partial(
+        Comparison, results, correction, alpha, seeds, tuple(samples), failures
+    )
     with bar("comparing", len(samples), progress) as tick:
         for name in samples:
             try:
@@ -333,7 +368,9 @@ def compare(
                 failures[name] = str(error)
                 if len(failures) == len(samples):
                     raise
-                warnings.warn(f"{_about(name, error)} It has no result.", InputWarning, stacklevel=2)
+                warnings.warn(
+                    f"{_about(name, error)} It has no result.", InputWarning, stacklevel=2
+                )
             tick(name)
     return comparison()
 
@@ -344,7 +381,9 @@ def verdict(found: int, count: int, reference: str = "the reference") -> str:
         return "No sample has been compared"
     if count == 1:
         return (
-            f"The sample differs from {reference}" if found else f"The sample is not found to differ from {reference}"
+            f"The sample differs from {reference}"
+            if found
+            else f"The sample is not found to differ from {reference}"
         )
     if not found:
         return f"None of {count} samples is found to differ from {reference}"
@@ -371,19 +410,27 @@ def growth(correction: CorrectionForMany, count: int) -> float:
 
 def _check_asked(reference: Any, samples: object, correction: object, alpha: float) -> None:
     if not isinstance(samples, Mapping):
-        raise InputError(f"samples is a {type(samples).__name__}; give a mapping of names to samples, {{'a': A, ...}}.")
+        raise InputError(
+            f"samples is a {type(samples).__name__}; give a mapping of names to samples, "
+            f"{{'a': A, ...}}."
+        )
     if not samples:
         raise InputError("there are no samples to compare with the reference; give at least one.")
     if not all(isinstance(name, str) for name in samples):
         name = next(name for name in samples if not isinstance(name, str))
-        raise InputError(f"the name {name!r} of a sample is a {type(name).__name__}; names are strings.")
+        raise InputError(
+            f"the name {name!r} of a sample is a {type(name).__name__}; names are strings."
+        )
     if isinstance(reference, Iterator):
         raise InputError(
-            "the reference is an iterator, which can be read only once, but it is read for each sample; "
+            "the reference is an iterator, which can be read only once, but it is read for each "
+            "sample; "
             "give Stream.batches(function) with a function that makes a new iterator."
         )
     if correction not in get_args(CorrectionForMany):
-        raise InputError(f"correction is {correction!r}; use one of {', '.join(get_args(CorrectionForMany))}.")
+        raise InputError(
+            f"correction is {correction!r}; use one of {', '.join(get_args(CorrectionForMany))}."
+        )
     _check_level(alpha)
 
 
@@ -403,11 +450,15 @@ def _test_for(
 ) -> TwoSampleTest:
     """The test that a sample will get."""
     if method == "auto":
-        method, _ = choose(known_rows(reference), known_rows(sample), trained=train_fraction is not None)
+        method, _ = choose(
+            known_rows(reference), known_rows(sample), trained=train_fraction is not None
+        )
     return resolve(method, permutations=permutations, train_fraction=train_fraction)
 
 
-def _check_sample(name: str, reference: Any, sample: Any, test: TwoSampleTest, columns: Columns | None) -> None:
+def _check_sample(
+    name: str, reference: Any, sample: Any, test: TwoSampleTest, columns: Columns | None
+) -> None:
     """Raise `InputError` if this sample cannot be tested against the reference; streams are not looked at."""
     if any(isinstance(data, Stream | Iterator | np.memmap) for data in (reference, sample)):
         return
@@ -429,7 +480,9 @@ def _permutations(
     """Those of the test, or more if so many samples take more and nobody asked; None where it has no use for them."""
     if not isinstance(test.calibration, Permutation | PairSwap):
         return None
-    needed = min(growth(correction, count) / alpha, 2.0 * _MOST)  # an alpha of 5e-324 would need infinitely many
+    needed = min(
+        growth(correction, count) / alpha, 2.0 * _MOST
+    )  # an alpha of 5e-324 would need infinitely many
     own, least = test.calibration.permutations, math.ceil(needed - 1e-6) - 1
     if own >= least:
         return own
@@ -438,8 +491,10 @@ def _permutations(
     smallest = min(1.0, growth(correction, count) / (own + 1))
     more = f"use {least} permutations or more" if least <= _MOST else "choose a larger one"
     warnings.warn(
-        f"with {own} permutations no p-value is below {1 / (own + 1):.2g}, and after the correction for "
-        f"{count} samples that of a single one is not below {smallest:.2g}, but alpha is {alpha:g}; {more}.",
+        f"with {own} permutations no p-value is below {1 / (own + 1):.2g}, and after the "
+        "correction for "
+        f"{count} samples that of a single one is not below {smallest:.2g}, but alpha is "
+        f"{alpha:g}; {more}.",
         InputWarning,
         stacklevel=3,
     )
@@ -459,7 +514,8 @@ def _about(name: str, message: object) -> str:
     text = str(message)
     if re.search(r"\b[XY]\b", text):
         return f"{name}: {text} (X is the reference, Y is {name}.)"
-    # Of samples from files it may name the file itself; a name that is a word may stand in any sentence.
+    # Of samples from files it may name the file itself; a name that is a word may stand in any
+    # sentence.
     return text if name in text and not name.isalnum() else f"{name}: {text}"
 
 

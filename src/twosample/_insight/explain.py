@@ -1,8 +1,8 @@
 """What tells X from Y: the witness, the most telling rows, the columns that differ.
 
-Nothing here changes the p-value of the test that it explains. One thing is a test in its own right: the p-value of
-each column, exact for the equality of that column's distribution. Everything else looks at the held-out points after
-the fact; it is exploratory and says so.
+Nothing here changes the p-value of the test that it explains. One thing is a test in its own right:
+the p-value of each column, exact for the equality of that column's distribution. Everything else
+looks at the held-out points after the fact; it is exploratory and says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from .._kernels import DeepKernel, Kernel, Linear, median_bandwidth
 from .._products import Embedded, accumulator, block_and_row_sums, tile_rows
 from .._random import RNGLike, Streams
 from .._result import ALPHA, TwoSampleResult, format_pvalue
-from .._statistics.mmd import MMD, Bins, HotellingT2, PreparedBlocks, PreparedMMD, Statistic, embed_pooled
+from .._statistics.mmd import (
+    MMD,
+    Bins,
+    HotellingT2,
+    PreparedBlocks,
+    PreparedMMD,
+    Statistic,
+    embed_pooled,
+)
 from .._two_sample import FittedTest
 from ..errors import IncompatibleParts, InputError, InputWarning
 
@@ -47,13 +55,16 @@ class TellingRow:
     row
         Its position in the X or Y that was tested, from 0.
     contribution
-        Its part of the statistic; those of all held-out rows of X and Y sum to the statistic. For MMD^2 it is the
-        witness at the row without the row itself, over the size of the sample (for a classifier's score the witness is
-        taken from midway between the samples); negative where a row looks like one of the other sample.
+        Its part of the statistic; those of all held-out rows of X and Y sum to the statistic. For
+        MMD^2 it is the witness at the row without the row itself, over the size of the sample (for
+        a classifier's score the witness is taken from midway between the samples); negative where a
+        row looks like one of the other sample.
     share
-        contribution / statistic; None where the statistic is not positive, and shares would mean nothing.
+        contribution / statistic; None where the statistic is not positive, and shares would mean
+        nothing.
     values
-        Column -> value in the user's units, to the single precision in which the kernel saw it; empty for images.
+        Column -> value in the user's units, to the single precision in which the kernel saw it;
+        empty for images.
     pixels
         The image as (H, W) or (H, W, C), uint8 where the user's was; None for tables.
     """
@@ -83,20 +94,22 @@ class ColumnDifference:
     name, kind
         As in the user's table.
     statistic, pvalue
-        Unbiased MMD^2 of this column alone on the held-out points, and its p-value over the shuffles of the joint
-        test. Exact for the equality of this column's distribution in X and Y, whatever the other columns do.
+        Unbiased MMD^2 of this column alone on the held-out points, and its p-value over the
+        shuffles of the joint test. Exact for the equality of this column's distribution in X and Y,
+        whatever the other columns do.
     adjusted
         The p-value after the correction for the number of columns.
     importance
-        Exploratory, without a p-value: by how much the joint statistic falls when this column is shuffled among the
-        pooled points, which keeps its distribution and breaks its ties to labels and other columns. An innocent column
-        that is correlated with a guilty one has some. None where it was not asked for.
+        Exploratory, without a p-value: by how much the joint statistic falls when this column is
+        shuffled among the pooled points, which keeps its distribution and breaks its ties to labels
+        and other columns. An innocent column that is correlated with a guilty one has some. None
+        where it was not asked for.
     importance_share
-        The same over the joint statistic (the shares of all columns need not sum to 1); None where that is not
-        positive.
+        The same over the joint statistic (the shares of all columns need not sum to 1); None where
+        that is not positive.
     widths
-        Exploratory: encoded column -> the width that a kernel with one for each column has learned, in the user's
-        units; the narrow ones are looked at closely. None for other kernels.
+        Exploratory: encoded column -> the width that a kernel with one for each column has learned,
+        in the user's units; the narrow ones are looked at closely. None for other kernels.
     """
 
     name: str
@@ -123,18 +136,19 @@ class Explanation:
     method, statistic, pvalue, sizes
         Those of the test, unchanged.
     columns
-        For tables, each column in the user's order: exact p-values, and an importance that is exploratory.
+        For tables, each column in the user's order: exact p-values, and an importance that is
+        exploratory.
     correction
-        How their p-values were adjusted: "holm" (the chance that any equal column is called different is at most
-        alpha, however the columns depend on each other), "bh" (the expected share of equal columns among those called
-        different, if they depend positively), or "none".
+        How their p-values were adjusted: "holm" (the chance that any equal column is called
+        different is at most alpha, however the columns depend on each other), "bh" (the expected
+        share of equal columns among those called different, if they depend positively), or "none".
     calibration
         What was shuffled for the columns.
     rows_x, rows_y
         Exploratory: the rows of X and of Y with the largest contributions, the largest first.
     contributions
-        Exploratory: those of all held-out points of X and of Y, in the order of `result.samples`. They sum to the
-        statistic.
+        Exploratory: those of all held-out points of X and of Y, in the order of `result.samples`.
+        They sum to the statistic.
     importance_from
         The joint statistic on the points on which importance was measured; None without importance.
     notes
@@ -190,7 +204,13 @@ class Explanation:
             lines = aligned([_COLUMN_HEADER, *map(_column_cells, self.ranked()[:_COLUMNS_SHOWN])])
             more = len(self.columns) - _COLUMNS_SHOWN
             parts.append(
-                "\n".join([f"{self._columns_title()}:", *lines, *([f"  ... {more} more"] if more > 0 else [])])
+                "\n".join(
+                    [
+                        f"{self._columns_title()}:",
+                        *lines,
+                        *([f"  ... {more} more"] if more > 0 else []),
+                    ]
+                )
             )
         if self.rows_x or self.rows_y:
             lines = aligned(self._row_cells())
@@ -202,7 +222,9 @@ class Explanation:
         parts = [f"<p><strong>{html.escape(self._headline())}</strong></p>"]
         if self.columns:
             cells = [_column_cells(column) for column in self.ranked()]
-            parts.append(f"<p>{html.escape(self._columns_title())}</p>{html_table([_COLUMN_HEADER, *cells])}")
+            parts.append(
+                f"<p>{html.escape(self._columns_title())}</p>{html_table([_COLUMN_HEADER, *cells])}"
+            )
         if self.rows_x or self.rows_y:
             cells = [["sample", "row", "share", "values"], *self._row_cells()]
             parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>{html_table(cells)}")
@@ -214,9 +236,14 @@ class Explanation:
         return f"What tells X from Y ({self.method}, p = {format_pvalue(self.pvalue)} on {n} + {m} points)"
 
     def _columns_title(self) -> str:
-        adjusted = {"holm": "adjusted by Holm", "bh": "adjusted by Benjamini-Hochberg", "none": "not adjusted"}
+        adjusted = {
+            "holm": "adjusted by Holm",
+            "bh": "adjusted by Benjamini-Hochberg",
+            "none": "not adjusted",
+        }
         return (
-            f"Columns, each with a test of its own that is exact for its distribution ({self.calibration}; "
+            "Columns, each with a test of its own that is exact for its distribution "
+            f"({self.calibration}; "
             f"{adjusted[self.correction]})"
         )
 
@@ -231,7 +258,9 @@ class Explanation:
                 sample,
                 f"row {row.row}",
                 "" if row.share is None else _percent(row.share),
-                ", ".join(f"{name} = {_shown(row.values[name])}" for name in first if name in row.values),
+                ", ".join(
+                    f"{name} = {_shown(row.values[name])}" for name in first if name in row.values
+                ),
             ]
             for sample, rows in (("X", self.rows_x), ("Y", self.rows_y))
             for row in rows[:_ROWS_SHOWN]
@@ -250,18 +279,20 @@ def explain(
 ) -> Explanation:
     """Say what tells X from Y: which columns, which rows.
 
-    For tables each column gets a two-sample test of its own on the held-out points: a kernel on that column alone, the
-    same shuffles of labels as in the joint test. Its p-value is exact for the equality of that column's distribution,
-    even where other columns, correlated with it, differ. A difference that no column shows by itself (the columns go
-    together in another way) has no such p-value; look at the importances.
+    For tables each column gets a two-sample test of its own on the held-out points: a kernel on
+    that column alone, the same shuffles of labels as in the joint test. Its p-value is exact for
+    the equality of that column's distribution, even where other columns, correlated with it,
+    differ. A difference that no column shows by itself (the columns go together in another way) has
+    no such p-value; look at the importances.
 
     Parameters
     ----------
     result
         What `two_sample_test`, `TwoSampleTest.run` or `FittedTest.test` gave. It is not changed.
     correction
-        For the number of columns: "holm" holds whatever the dependence between columns, "bh" (Benjamini-Hochberg, more
-        columns found, an expected share of them wrongly) needs positive dependence, "none" leaves the p-values alone.
+        For the number of columns: "holm" holds whatever the dependence between columns, "bh"
+        (Benjamini-Hochberg, more columns found, an expected share of them wrongly) needs positive
+        dependence, "none" leaves the p-values alone.
     rows
         How many rows of each sample to name.
     shuffles
@@ -269,7 +300,8 @@ def explain(
     max_points
         At most so many held-out points of each sample, drawn at random, serve for the importances.
     rng
-        A seed or a generator, for importance, and for the shuffles of columns where the joint test had none.
+        A seed or a generator, for importance, and for the shuffles of columns where the joint test
+        had none.
     progress
         Show a bar for each column; None means on a terminal, and only with many points.
 
@@ -279,10 +311,11 @@ def explain(
 
     Notes
     -----
-    The p-values of columns and of the joint test rest on the same held-out points: if the joint test rejects and
-    no column does, nothing contradicts. A column that is shuffled among the pooled points and changes the statistic is
-    *not* thereby shown to differ (as a test at level 0.05 that rejected an innocent column beside a correlated guilty
-    one at rates up to 0.36), hence importance without a p-value.
+    The p-values of columns and of the joint test rest on the same held-out points: if the joint
+    test rejects and no column does, nothing contradicts. A column that is shuffled among the pooled
+    points and changes the statistic is *not* thereby shown to differ (as a test at level 0.05 that
+    rejected an innocent column beside a correlated guilty one at rates up to 0.36), hence
+    importance without a p-value.
 
     Examples
     --------
@@ -295,8 +328,14 @@ def explain(
     ['1']
     """
     if correction not in get_args(Correction):
-        raise InputError(f"correction is {correction!r}; use one of {', '.join(get_args(Correction))}.")
-    for name, value, least in (("rows", rows, 0), ("shuffles", shuffles, 0), ("max_points", max_points, 2)):
+        raise InputError(
+            f"correction is {correction!r}; use one of {', '.join(get_args(Correction))}."
+        )
+    for name, value, least in (
+        ("rows", rows, 0),
+        ("shuffles", shuffles, 0),
+        ("max_points", max_points, 2),
+    ):
         if not isinstance(value, Integral) or value < least:
             raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
     fitted, samples = held_out(result)
@@ -307,10 +346,14 @@ def explain(
     if samples.schema.columns:
         bins, plan, calibration = _label_shuffles(result, samples, streams.torch("shuffles"))
         labellings = len(plan)
-        tests = _column_tests(samples, bins, plan, fitted.spec.memory, streams.torch("columns"), progress)
+        tests = _column_tests(
+            samples, bins, plan, fitted.spec.memory, streams.torch("columns"), progress
+        )
         importances: Sequence[float | None] = [None] * len(tests)
         if shuffles:
-            joint, importances = _importances(fitted, samples, shuffles, max_points, streams.torch("importance"))
+            joint, importances = _importances(
+                fitted, samples, shuffles, max_points, streams.torch("importance")
+            )
         adjusted = _ADJUSTMENTS[correction]([p for _, p in tests])
         widths = _widths(fitted)
         columns = tuple(
@@ -321,14 +364,19 @@ def explain(
                 pvalue=p,
                 adjusted=p_adjusted,
                 importance=importance,
-                importance_share=importance / joint if importance is not None and joint and joint > 0 else None,
+                importance_share=importance / joint
+                if importance is not None and joint and joint > 0
+                else None,
                 widths=None if widths is None else {name: widths[name] for name in column.features},
             )
             for column, (statistic, p), p_adjusted, importance in zip(
                 samples.schema.columns, tests, adjusted, importances, strict=True
             )
         )
-    telling = [_telling(result, samples, fitted.scaling, of, part, rows) for of, part in enumerate(contributions)]
+    telling = [
+        _telling(result, samples, fitted.scaling, of, part, rows)
+        for of, part in enumerate(contributions)
+    ]
     return Explanation(
         method=result.method,
         statistic=result.statistic,
@@ -349,9 +397,10 @@ def explain(
 def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     """w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j) at any points z: positive where z looks like X, negative like Y.
 
-    X and Y are the held-out points of the result, k its kernel. For a test of features f it is the linear discriminant
-    d' S^-1 (f(z) - midpoint), with d the difference of the means of X and Y and S the covariance that T^2 uses.
-    Exploratory: it shows where the samples differ as the test sees them, with no claim about any single point.
+    X and Y are the held-out points of the result, k its kernel. For a test of features f it is the
+    linear discriminant d' S^-1 (f(z) - midpoint), with d the difference of the means of X and Y and
+    S the covariance that T^2 uses. Exploratory: it shows where the samples differ as the test sees
+    them, with no claim about any single point.
 
     Parameters
     ----------
@@ -367,8 +416,9 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
 
     Notes
     -----
-    A classifier's score enters through features whose origin is arbitrary. Then the witness is one number times the
-    feature: higher for points that look like X, but not always of another sign for those that look like Y.
+    A classifier's score enters through features whose origin is arbitrary. Then the witness is one
+    number times the feature: higher for points that look like X, but not always of another sign for
+    those that look like Y.
 
     Examples
     --------
@@ -382,23 +432,34 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     fitted, samples = held_out(result)
     reference, (n, m) = samples.pooled(), samples.sizes
     encoded = samples.schema.encode(points, "points")
-    new = fitted.scaling.apply(Samples(encoded, encoded[:0], samples.schema), device=reference.device).x
-    # All points together: tiles are centred alike, and a network that normalises by batches has company.
+    new = fitted.scaling.apply(
+        Samples(encoded, encoded[:0], samples.schema), device=reference.device
+    ).x
+    # All points together: tiles are centred alike, and a network that normalises by batches has
+    # company.
     z = _embed(fitted, Samples(reference, new, samples.schema), torch.Generator().manual_seed(0))
     statistic, kernel = fitted.spec.statistic, fitted.representation
     if isinstance(statistic, HotellingT2):
-        return _array(_discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)[n + m :])
+        return _array(
+            _discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)[n + m :]
+        )
     with torch.no_grad():
         if not isinstance(kernel, Kernel):
             raise _unknown(statistic)
         z = kernel.centred(z)
         total = accumulator(z[0].device)
-        weights = torch.cat([torch.full((n,), 1 / n), torch.full((m,), -1 / m)]).to(z[0].device, total)
+        weights = torch.cat([torch.full((n,), 1 / n), torch.full((m,), -1 / m)]).to(
+            z[0].device, total
+        )
         vectors = kernel.features(z)
         if vectors is not None:
             v = vectors.to(total)
             return _array(v[n + m :] @ (v[: n + m].T @ weights))
-        return _array(_cross_sums(kernel, _cut(z, n + m, len(new)), _cut(z, 0, n + m), weights, fitted.spec.memory))
+        return _array(
+            _cross_sums(
+                kernel, _cut(z, n + m, len(new)), _cut(z, 0, n + m), weights, fitted.spec.memory
+            )
+        )
 
 
 # Correction for the number of columns.
@@ -437,7 +498,8 @@ _ADJUSTMENTS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
 class _OneColumn(Kernel):
     """The mean of Gaussians at 1/4, 1/2 and 1 times a bandwidth, on one column of numbers.
 
-    Distances are differences, not a matrix product: a column may hold values of very different size.
+    Distances are differences, not a matrix product: a column may hold values of very different
+    size.
     """
 
     def __init__(self, bandwidth: float) -> None:
@@ -451,7 +513,9 @@ class _OneColumn(Kernel):
         return self._value(a[0] - b[0])[:, 0]
 
     def _value(self, differences: Tensor) -> Tensor:
-        wide = differences.square_().mul_(self.factor).exp_().clamp_min_(1e-9)  # no denormals: they are slow
+        wide = (
+            differences.square_().mul_(self.factor).exp_().clamp_min_(1e-9)
+        )  # no denormals: they are slow
         middle = wide.square().square_().clamp_min_(1e-9)
         narrow = middle.square().square_()
         return wide.add_(middle).add_(narrow).div_(3)
@@ -460,7 +524,9 @@ class _OneColumn(Kernel):
         return f"_OneColumn(factor={self.factor:.6g})"
 
 
-def _label_shuffles(result: TwoSampleResult, samples: Samples, generator: torch.Generator) -> tuple[Bins, Tensor, str]:
+def _label_shuffles(
+    result: TwoSampleResult, samples: Samples, generator: torch.Generator
+) -> tuple[Bins, Tensor, str]:
     """The bins and shuffles of the joint test, in words too; new ones where it had none."""
     shuffles = getattr(result.calibrated, "shuffles", None)
     bins = getattr(getattr(result.calibrated, "prepared", None), "bins", None)
@@ -492,7 +558,9 @@ def _column_tests(
         prepared = statistic.prepare(
             _kernel_of(column, encoded), alone, bins, generator, memory=memory, progress=progress
         )
-        values = torch.cat([statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)])
+        values = torch.cat(
+            [statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)]
+        )
         found.append((float(values[0]), pvalue(values, prepared.resolution)))
     return found
 
@@ -509,9 +577,11 @@ def _alone(column: Column, pooled: Tensor) -> Tensor:
 def _kernel_of(column: Column, pooled: Tensor) -> Kernel:
     """A kernel on one column, chosen without looking at labels."""
     if column.kind != "numeric":
-        # Between indicators every kernel of distances is a + b [same level], and MMD^2 knows of b only.
+        # Between indicators every kernel of distances is a + b [same level], and MMD^2 knows of b
+        # only.
         return Linear()
-    # Evenly spaced among the *sorted* values: what it depends on is the same in every shuffle, and takes no chance.
+    # Evenly spaced among the *sorted* values: what it depends on is the same in every shuffle, and
+    # takes no chance.
     present = pooled[pooled[:, -1] < 0.5, :1] if column.missing else pooled
     values = present if len(present) > 1 else pooled[:, :1]
     return _OneColumn(median_bandwidth(values.sort(dim=0).values))
@@ -523,7 +593,9 @@ def _importances(
     """The joint statistic on at most `max_points` of each sample, and how much each column takes away from it."""
     n, m = samples.sizes
     order_x = torch.randperm(n, generator=generator)
-    order_y = order_x if n == m else torch.randperm(m, generator=generator)  # pairs (X_i, Y_i) stay together
+    order_y = (
+        order_x if n == m else torch.randperm(m, generator=generator)
+    )  # pairs (X_i, Y_i) stay together
     chosen = [order[:max_points].to(samples.x.device) for order in (order_x, order_y)]
     few = Samples(samples.x[chosen[0]], samples.y[chosen[1]], samples.schema)
     pooled, (n, m) = few.pooled(), few.sizes
@@ -534,7 +606,10 @@ def _importances(
             order = torch.randperm(n + m, generator=generator).to(pooled.device)
             mixed = pooled.clone()
             mixed[:, place] = pooled[order, place]
-            without += _statistic(fitted, Samples(mixed[:n], mixed[n:], samples.schema), generator) / shuffles
+            without += (
+                _statistic(fitted, Samples(mixed[:n], mixed[n:], samples.schema), generator)
+                / shuffles
+            )
         drops.append(joint - without)
     return joint, drops
 
@@ -548,7 +623,9 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
         statistic = MMD("unbiased")  # the same expectation with less noise
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # said once, when the test ran
-        prepared = statistic.prepare(fitted.representation, samples, bins, generator, memory=fitted.spec.memory)
+        prepared = statistic.prepare(
+            fitted.representation, samples, bins, generator, memory=fitted.spec.memory
+        )
     return float(statistic.evaluate(prepared, torch.zeros(1, 0, dtype=torch.long))[0])
 
 
@@ -556,19 +633,27 @@ def _widths(fitted: FittedTest) -> dict[str, float] | None:
     """The learned width of each encoded column in the user's units, where the kernel has one for each."""
     kernel: object = fitted.representation
     while isinstance(kernel, DeepKernel | MeanEmbedding):
-        kernel = kernel.q if isinstance(kernel, DeepKernel) else kernel.kernel  # kappa sees features, not columns
+        kernel = (
+            kernel.q if isinstance(kernel, DeepKernel) else kernel.kernel
+        )  # kappa sees features, not columns
     widths = getattr(kernel, "widths", None)
     features = fitted.schema.features
     if widths is None or len(widths) != len(features):
         return None
     scales = fitted.scaling.scale.tolist()
-    return {name: float(width) * scale for name, width, scale in zip(features, widths, scales, strict=True)}
+    return {
+        name: float(width) * scale
+        for name, width, scale in zip(features, widths, scales, strict=True)
+    }
 
 
 def places(schema: Schema) -> list[tuple[Column, slice]]:
     """Each column, and where its encoded columns stand."""
     ends = np.cumsum([len(column.features) for column in schema.columns]).tolist()
-    return [(column, slice(end - len(column.features), end)) for column, end in zip(schema.columns, ends, strict=True)]
+    return [
+        (column, slice(end - len(column.features), end))
+        for column, end in zip(schema.columns, ends, strict=True)
+    ]
 
 
 # Rows.
@@ -597,14 +682,16 @@ def _contributions(
                 at_x, at_y = _in_pairs(kernel, z, statistic, n, m, fitted.spec.memory)
         if statistic.alternative == "greater" and result.statistic < 0:
             at_x, at_y = -at_x, -at_y
-    # Kernel values in single precision were added up in another order than in the test. What rounding has left of the
-    # sum is shared by all alike.
+    # Kernel values in single precision were added up in another order than in the test. What
+    # rounding has left of the sum is shared by all alike.
     at_x, at_y = at_x / n, at_y / m
     rest = (result.statistic - float(at_x.sum() + at_y.sum())) / (n + m)
     return _array(at_x + rest), _array(at_y + rest)
 
 
-def _in_pairs(kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memory: int) -> tuple[Tensor, Tensor]:
+def _in_pairs(
+    kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memory: int
+) -> tuple[Tensor, Tensor]:
     """For each point the mean kernel value with its own sample less that with the other, as the estimator counts."""
     is_y = torch.arange(n + m) >= n
     weights = torch.stack([~is_y, is_y], 1).float()
@@ -613,12 +700,18 @@ def _in_pairs(kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memor
     with_x, with_y = rows.double().cpu().T
     if statistic.estimator == "biased":
         own = kernel.pairs(z, z).double().cpu()
-        at_x, at_y = (with_x[:n] + own[:n]) / n - with_y[:n] / m, (with_y[n:] + own[n:]) / m - with_x[n:] / n
+        at_x, at_y = (
+            (with_x[:n] + own[:n]) / n - with_y[:n] / m,
+            (with_y[n:] + own[n:]) / m - with_x[n:] / n,
+        )
     elif statistic.estimator == "unbiased":
         at_x, at_y = with_x[:n] / (n - 1) - with_y[:n] / m, with_y[n:] / (m - 1) - with_x[n:] / n
     else:
         pairs = kernel.pairs(_cut(z, 0, n), _cut(z, n, n)).double().cpu()  # they do not count
-        at_x, at_y = (with_x[:n] - (with_y[:n] - pairs)) / (n - 1), (with_y[n:] - (with_x[n:] - pairs)) / (n - 1)
+        at_x, at_y = (
+            (with_x[:n] - (with_y[:n] - pairs)) / (n - 1),
+            (with_y[n:] - (with_x[n:] - pairs)) / (n - 1),
+        )
     return (at_x, at_y) if kernel.features(z) is None else _about_the_middle(at_x, at_y)
 
 
@@ -655,7 +748,8 @@ def _discriminant(statistic: HotellingT2, f: Tensor, n: int, m: int, value: floa
     of_x, of_y = f[:n], f[n : n + m]
     d, midpoint = of_x.mean(0) - of_y.mean(0), (of_x.mean(0) + of_y.mean(0)) / 2
     rows = of_x - of_y if statistic.paired else f[: n + m] - f[: n + m].mean(0)
-    # Of the total scatter as of S: they differ by a multiple of d d', which leaves the direction as it is.
+    # Of the total scatter as of S: they differ by a multiple of d d', which leaves the direction as
+    # it is.
     values, vectors = torch.linalg.eigh(rows.T @ rows)
     direction = vectors @ (vectors.T @ d / values.clamp_min(max(float(values[-1]) * 1e-8, 1e-300)))
     length = value / (n if statistic.paired else n * m / (n + m))  # d' S^-1 d
@@ -706,12 +800,16 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
             values[column.name] = bool(encoded[0] > 0.5)
         else:
             scaled, shift, scale = (
-                float(part) for part in (encoded[0], scaling.shift[place][0], scaling.scale[place][0])
+                float(part)
+                for part in (encoded[0], scaling.shift[place][0], scaling.scale[place][0])
             )
-            # Single precision kept so many digits of the distance from the mean: no others are shown.
+            # Single precision kept so many digits of the distance from the mean: no others are
+            # shown.
             error = abs(scaled) * scale * 2.0**-23
             value = scaled * scale + shift
-            values[column.name] = round(value, -math.ceil(math.log10(error))) if error > 0 else value
+            values[column.name] = (
+                round(value, -math.ceil(math.log10(error))) if error > 0 else value
+            )
     return values
 
 
@@ -719,7 +817,11 @@ def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
     """A scaled image as (H, W) or (H, W, C)."""
     image = (point * scaling.scale + scaling.shift).permute(1, 2, 0).numpy()
     image = image[:, :, 0] if image.shape[2] == 1 else image
-    return image.round().clip(0, 255).astype(np.uint8) if schema.pixels == "uint8" else image.astype(np.float32)
+    return (
+        image.round().clip(0, 255).astype(np.uint8)
+        if schema.pixels == "uint8"
+        else image.astype(np.float32)
+    )
 
 
 # Common to all.
@@ -730,10 +832,13 @@ def held_out(result: object) -> tuple[FittedTest, Samples]:
     if isinstance(result, FittedTest):
         raise InputError("a FittedTest has no samples to explain; pass what its test(X, Y) gives.")
     if not isinstance(result, TwoSampleResult):
-        raise InputError(f"what is to be explained is a {type(result).__name__}; pass the result of a test.")
+        raise InputError(
+            f"what is to be explained is a {type(result).__name__}; pass the result of a test."
+        )
     if result.fitted is None or result.samples is None:
         raise InputError(
-            "this result does not hold its fitted test and samples: a test of streams keeps no rows. "
+            "this result does not hold its fitted test and samples: a test of streams keeps no "
+            "rows. "
             "Test a part of them that fits in memory."
         )
     return result.fitted, result.samples
@@ -748,7 +853,9 @@ def _embed(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> 
 
 
 def _unknown(statistic: Statistic) -> IncompatibleParts:
-    return IncompatibleParts(f"{statistic!r} cannot be taken apart by points. Use MMD(...) or HotellingT2(...).")
+    return IncompatibleParts(
+        f"{statistic!r} cannot be taken apart by points. Use MMD(...) or HotellingT2(...)."
+    )
 
 
 def _cross_sums(kernel: Kernel, a: Embedded, b: Embedded, weights: Tensor, memory: int) -> Tensor:
@@ -758,7 +865,8 @@ def _cross_sums(kernel: Kernel, a: Embedded, b: Embedded, weights: Tensor, memor
     for i in range(0, len(a[0]), rows):
         for j in range(0, len(weights), rows):
             sums[i : i + rows] += (
-                kernel.tile(_cut(a, i, rows), _cut(b, j, rows)).to(weights.dtype) @ weights[j : j + rows]
+                kernel.tile(_cut(a, i, rows), _cut(b, j, rows)).to(weights.dtype)
+                @ weights[j : j + rows]
             )
     return sums
 
@@ -779,29 +887,40 @@ _COLUMN_HEADER = ["column", "MMD^2", "p", "adjusted", "importance (exploratory)"
 
 
 def _notes(
-    result: TwoSampleResult, columns: Sequence[ColumnDifference], correction: Correction, labellings: int, rows: int
+    result: TwoSampleResult,
+    columns: Sequence[ColumnDifference],
+    correction: Correction,
+    labellings: int,
+    rows: int,
 ) -> tuple[str, ...]:
     notes = []
     if not result.reject():
         notes.append(
-            f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is exploratory here may "
+            f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
+            "exploratory here may "
             "well be chance."
         )
     if columns:
         if correction == "bh":
-            notes.append("Benjamini-Hochberg needs columns that depend positively on each other; Holm needs nothing.")
+            notes.append(
+                "Benjamini-Hochberg needs columns that depend positively on each other; Holm needs "
+                "nothing."
+            )
         if correction != "none" and (least := len(columns) / labellings) > ALPHA:
             notes.append(
-                f"With {len(columns)} columns and {labellings} labellings a single column cannot reach an adjusted "
+                f"With {len(columns)} columns and {labellings} labellings a single column cannot "
+                "reach an adjusted "
                 f"p-value below {min(1.0, least):.2g}; test with more permutations."
             )
         if result.reject() and all(column.adjusted > ALPHA for column in columns):
             notes.append(
-                f"No column differs by itself at {ALPHA}: the difference may lie in how the columns go together."
+                f"No column differs by itself at {ALPHA}: the difference may lie in how the "
+                "columns go together."
             )
         if any(column.importance is not None for column in columns):
             notes.append(
-                "Importance: how much of the joint statistic goes when a column is shuffled. It has no p-value, and "
+                "Importance: how much of the joint statistic goes when a column is shuffled. It "
+                "has no p-value, and "
                 "innocent columns that are correlated with guilty ones have some."
             )
     if rows and result.statistic <= 0:
@@ -811,7 +930,9 @@ def _notes(
 
 def _column_cells(column: ColumnDifference) -> list[str]:
     share, importance = column.importance_share, column.importance
-    shown = _percent(share) if share is not None else "" if importance is None else f"{importance:.2g}"
+    shown = (
+        _percent(share) if share is not None else "" if importance is None else f"{importance:.2g}"
+    )
     return [
         column.name,
         f"{column.statistic:.3g}",
@@ -833,7 +954,9 @@ def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table for a terminal."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+        "  "
+        + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
     ]
 
 

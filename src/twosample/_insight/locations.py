@@ -1,6 +1,7 @@
 """Where a learned kernel sees the difference: a few points that tell the samples apart, and a test by them.
 
-The appendix of [Liu2020] on interpretability: mean embeddings at L locations, with the kernel that a test has learned.
+The appendix of [Liu2020] on interpretability: mean embeddings at L locations, with the kernel that
+a test has learned.
 """
 
 from __future__ import annotations
@@ -36,16 +37,20 @@ class Locations:
     Attributes
     ----------
     values
-        One for each location: column -> value in the user's units for tables, an image of whole numbers in 0..255 for
-        images, (H, W) or (H, W, C). A location that was trained need not look like any point of the data.
+        One for each location: column -> value in the user's units for tables, an image of whole
+        numbers in 0..255 for images, (H, W) or (H, W, C). A location that was trained need not look
+        like any point of the data.
     rows
-        For those that were selected, where they stand: ("X", row) or ("Y", row) of the points given; else empty.
+        For those that were selected, where they stand: ("X", row) or ("Y", row) of the points
+        given; else empty.
     how
         "selected", "trained" or "joint".
     fitted
-        The test by these locations, for points that were used neither for the kernel nor for the locations.
+        The test by these locations, for points that were used neither for the kernel nor for the
+        locations.
     result
-        Its result on the held-out points, where `locations` was given the result of a test; else None.
+        Its result on the held-out points, where `locations` was given the result of a test; else
+        None.
     """
 
     values: tuple[dict[str, Value] | NDArray[np.uint8], ...]
@@ -84,16 +89,19 @@ def locations(
     Parameters
     ----------
     learned
-        A fitted test, whose kernel is used as it is; or the result of `two_sample_test(X, Y)` or `TwoSampleTest.run`.
+        A fitted test, whose kernel is used as it is; or the result of `two_sample_test(X, Y)` or
+        `TwoSampleTest.run`.
     X, Y
-        Points to choose the locations on. With a fitted test, the points that it was fitted on, or others that will
-        not be tested. With a result, the very X and Y that were tested: the locations are chosen on the rows that the
-        kernel was trained on, and tested on those held out.
+        Points to choose the locations on. With a fitted test, the points that it was fitted on, or
+        others that will not be tested. With a result, the very X and Y that were tested: the
+        locations are chosen on the rows that the kernel was trained on, and tested on those held
+        out.
     how
-        "selected": from the points themselves, one after another, the best beside those before. "trained": moved from
-        there by gradient ascent, the kernel fixed and its batch normalisations frozen ([Liu2020] started from noise,
-        which a narrow kernel cannot see). "joint": a new kernel of the same kind and the locations trained together,
-        which [Liu2020] found to fail.
+        "selected": from the points themselves, one after another, the best beside those before.
+        "trained": moved from there by gradient ascent, the kernel fixed and its batch
+        normalisations frozen ([Liu2020] started from noise, which a narrow kernel cannot see).
+        "joint": a new kernel of the same kind and the locations trained together, which [Liu2020]
+        found to fail.
     permutations, rng, progress
         As in `two_sample_test`.
     **learning
@@ -117,17 +125,23 @@ def locations(
         raise InputError(f"how is {how!r}; it must be one of {', '.join(get_args(How))}.")
     fitted = learned.fitted if isinstance(learned, TwoSampleResult) else learned
     if not isinstance(fitted, FittedTest):
-        raise InputError(f"locations needs a fitted test or its result, not a {type(learned).__name__}.")
+        raise InputError(
+            f"locations needs a fitted test or its result, not a {type(learned).__name__}."
+        )
     if not isinstance(fitted.representation, Kernel):
         raise IncompatibleParts(
-            f"{fitted.spec.name} compares features, not points by a kernel; its representation has what it learned. "
+            f"{fitted.spec.name} compares features, not points by a kernel; its representation has "
+            "what it learned. "
             "Use mmd_d() or mmd_o() to learn a kernel."
         )
     given = as_samples(X, Y, schema=fitted.schema)
     train, places = given, [np.arange(size) for size in given.sizes]
     if isinstance(learned, TwoSampleResult):
         train, places = _rows_of_training(learned, given)
-    fresh, settings = fitted.spec.representation, {"steps": 300, "restarts": 1, "learning_rate": 2e-2, **learning}
+    fresh, settings = (
+        fitted.spec.representation,
+        {"steps": 300, "restarts": 1, "learning_rate": 2e-2, **learning},
+    )
     if how == "selected":
         settings["steps"] = 0
     features = (
@@ -152,7 +166,9 @@ def locations(
     if isinstance(learned, TwoSampleResult) and learned.samples is not None:
         result = by_places._test_scaled(learned.samples, streams, progress)
     return Locations(
-        values=tuple(_as_given(place, given, fitted.scaling) for place in found.locations.detach().cpu()),
+        values=tuple(
+            _as_given(place, given, fitted.scaling) for place in found.locations.detach().cpu()
+        ),
         rows=_origins(found, places) if how == "selected" else (),
         how=how,
         fitted=by_places,
@@ -160,39 +176,56 @@ def locations(
     )
 
 
-def _rows_of_training(result: TwoSampleResult, given: Samples) -> tuple[Samples, list[NDArray[np.int64]]]:
+def _rows_of_training(
+    result: TwoSampleResult, given: Samples
+) -> tuple[Samples, list[NDArray[np.int64]]]:
     """Those rows of the samples given that the result did not hold out."""
     rows = None if result.samples is None else result.samples.rows
     if rows is None or result.train_sizes is None:
         raise InputError(
-            "the rows that this kernel was trained on are not known; pass the fitted test and the points to choose "
+            "the rows that this kernel was trained on are not known; pass the fitted test and the "
+            "points to choose "
             "the locations on, which must not be tested."
         )
-    places = [np.setdiff1d(np.arange(size), held.numpy()) for size, held in zip(given.sizes, rows, strict=True)]
+    places = [
+        np.setdiff1d(np.arange(size), held.numpy())
+        for size, held in zip(given.sizes, rows, strict=True)
+    ]
     if tuple(map(len, places)) != result.train_sizes:
         raise InputError(
             f"X and Y have {given.sizes[0]} and {given.sizes[1]} rows, but the result is of "
-            f"{result.sizes[0] + result.train_sizes[0]} and {result.sizes[1] + result.train_sizes[1]}; pass those."
+            f"{result.sizes[0] + result.train_sizes[0]} and "
+            f"{result.sizes[1] + result.train_sizes[1]}; pass those."
         )
-    x, y = (points[torch.from_numpy(place)] for points, place in zip((given.x, given.y), places, strict=True))
+    x, y = (
+        points[torch.from_numpy(place)]
+        for points, place in zip((given.x, given.y), places, strict=True)
+    )
     return Samples(x, y, given.schema), places
 
 
 def _origins(found: MeanEmbedding, places: list[NDArray[np.int64]]) -> tuple[tuple[str, int], ...]:
     n = len(places[0])
     return tuple(
-        ("X", int(places[0][index])) if index < n else ("Y", int(places[1][index - n])) for index in found.chosen
+        ("X", int(places[0][index])) if index < n else ("Y", int(places[1][index - n]))
+        for index in found.chosen
     )
 
 
-def _as_given(location: Tensor, given: Samples, scaling: Scaling) -> dict[str, Value] | NDArray[np.uint8]:
+def _as_given(
+    location: Tensor, given: Samples, scaling: Scaling
+) -> dict[str, Value] | NDArray[np.uint8]:
     """A location as the user's data are: a row of a table, or an image in 0..255."""
     if given.schema.kind == "table":
         return row_values(given.schema, scaling, location)
     image = (location.double() * scaling.scale + scaling.shift).permute(1, 2, 0).numpy()
     image = image[:, :, 0] if image.shape[2] == 1 else image
-    if given.schema.pixels != "uint8":  # floats on a scale of their own: that of the points becomes 0..255
-        low, high = (float(f(torch.stack([f(given.x), f(given.y)]))) for f in (torch.min, torch.max))
+    if (
+        given.schema.pixels != "uint8"
+    ):  # floats on a scale of their own: that of the points becomes 0..255
+        low, high = (
+            float(f(torch.stack([f(given.x), f(given.y)]))) for f in (torch.min, torch.max)
+        )
         image = (image - low) / max(high - low, np.finfo(np.float64).tiny) * 255
     return image.round().clip(0, 255).astype(np.uint8)
 

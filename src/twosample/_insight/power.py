@@ -1,8 +1,8 @@
 """Power: the chance of finding the difference that is there, the points it takes, and how to divide them.
 
-`predict_power(result)` takes what a test saw on its held-out points, none of which trained the kernel, and asks the
-paper's formula, equation (3), about any other number of points. `corollary_split` and `choose_split` divide points
-between training and test.
+`predict_power(result)` takes what a test saw on its held-out points, none of which trained the
+kernel, and asks the paper's formula, equation (3), about any other number of points.
+`corollary_split` and `choose_split` divide points between training and test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from ..errors import IncompatibleParts, InputError
 _LEAST_POINTS = 4  # of each sample: an unbiased variance is an average over as many distinct points
 _MOST_POINTS = 2**53  # no plan asks for more
 _LEAST_PILOT = 40  # points of each sample from which a learning curve can be drawn
-_PILOT_SHARES = (0.125, 0.25, 0.5, 0.75)  # of the pilot to train on: steps of an octave, and one near its end
+_PILOT_SHARES = (
+    0.125,
+    0.25,
+    0.5,
+    0.75,
+)  # of the pilot to train on: steps of an octave, and one near its end
 
 
 class DetectableEffect(NamedTuple):
@@ -45,18 +50,20 @@ class DetectableEffect(NamedTuple):
 class PredictedPower:
     """The power of a fitted test at any number of tested points.
 
-    The estimate of MMD^2 at n and m points is taken to be normal around its mean, with the variance that it has at n
-    and m exactly, and to be compared with the threshold of the shuffles, scaled from the sizes they were drawn at.
+    The estimate of MMD^2 at n and m points is taken to be normal around its mean, with the variance
+    that it has at n and m exactly, and to be compared with the threshold of the shuffles, scaled
+    from the sizes they were drawn at.
 
     Attributes
     ----------
     mmd2
         MMD^2 on the held-out points without bias; it may be negative.
     first_order
-        Var_P(w) and Var_Q(w) of the witness w: what falls like 1 / n in the variance. Without bias, so below 0 by
-        chance.
+        Var_P(w) and Var_Q(w) of the witness w: what falls like 1 / n in the variance. Without bias,
+        so below 0 by chance.
     second_order
-        What falls like 1 / n^2: E[k^2] of the centred kernel for two points of X, two of Y, one of each.
+        What falls like 1 / n^2: E[k^2] of the centred kernel for two points of X, two of Y, one of
+        each.
     bias
         What a biased estimate adds to MMD^2, times the points of X and of Y; zeros for the others.
     null_distribution
@@ -90,7 +97,9 @@ class PredictedPower:
     def deviation(self, n: int, m: int | None = None) -> float:
         """The standard deviation of the statistic at n points of X and m of Y: both terms, neither below 0."""
         n, m = self._sizes(n, m)
-        second = math.fsum(w * v for w, v in zip(self._weights(n, m), self.second_order, strict=True))
+        second = math.fsum(
+            w * v for w, v in zip(self._weights(n, m), self.second_order, strict=True)
+        )
         return math.sqrt(max(0.0, self._first(n, m)) + max(0.0, second))
 
     def threshold(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
@@ -102,7 +111,8 @@ class PredictedPower:
         rank = math.floor(alpha * (draws + 1) + 1e-9)
         if rank < 1:
             raise InputError(
-                f"with {draws} shuffles no p-value is below {1 / (draws + 1):.2g}, so the power at alpha = {alpha:g} "
+                f"with {draws} shuffles no p-value is below {1 / (draws + 1):.2g}, so the power at "
+                f"alpha = {alpha:g} "
                 f"is 0; use permutations={math.ceil(1 / alpha) - 1} or more."
             )
         value = float(np.partition(self.null_distribution, draws - rank)[draws - rank])
@@ -111,25 +121,29 @@ class PredictedPower:
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
         """The predicted chance that p <= alpha when n points of X and m of Y (n if None) are tested.
 
-        Points that train the kernel come on top. The kernel is the one that was fitted: more training
-        points would make a better one.
+        Points that train the kernel come on top. The kernel is the one that was fitted: more
+        training points would make a better one.
         """
         n, m = self._sizes(n, m)
         here = self._at(self.mmd2)
-        return asymptotic_power(here.mmd2 + here._bias(n, m), here.deviation(n, m), self.threshold(n, m, alpha))
+        return asymptotic_power(
+            here.mmd2 + here._bias(n, m), here.deviation(n, m), self.threshold(n, m, alpha)
+        )
 
     def power_interval(
         self, n: int, m: int | None = None, alpha: float = ALPHA, *, confidence: float = 0.9
     ) -> tuple[float, float]:
         """Where the power lies with this confidence, given that MMD^2 is itself an estimate.
 
-        From the held-out points of one test it is wide: power 0.5 at the sizes of that test means that the estimate
-        is one that chance moves by more than it takes to go to 0.1 or 0.9.
+        From the held-out points of one test it is wide: power 0.5 at the sizes of that test means
+        that the estimate is one that chance moves by more than it takes to go to 0.1 or 0.9.
         """
         low, high = self._ends(confidence)
         return low.power(n, m, alpha), high.power(n, m, alpha)
 
-    def samples_needed(self, power: float = 0.9, alpha: float = ALPHA, *, ratio: float = 1.0) -> int | None:
+    def samples_needed(
+        self, power: float = 0.9, alpha: float = ALPHA, *, ratio: float = 1.0
+    ) -> int | None:
         """The smallest number of points of X to test, with `ratio` times as many of Y, for a wanted power.
 
         None if the estimated MMD^2 is not positive: then no number of points is known to be enough.
@@ -153,18 +167,26 @@ class PredictedPower:
         return high
 
     def samples_interval(
-        self, power: float = 0.9, alpha: float = ALPHA, *, ratio: float = 1.0, confidence: float = 0.9
+        self,
+        power: float = 0.9,
+        alpha: float = ALPHA,
+        *,
+        ratio: float = 1.0,
+        confidence: float = 0.9,
     ) -> tuple[int | None, int | None]:
         """Where `samples_needed` lies with this confidence; None for an end that no number of points is known for."""
         low, high = self._ends(confidence)
-        return high.samples_needed(power, alpha, ratio=ratio), low.samples_needed(power, alpha, ratio=ratio)
+        return high.samples_needed(power, alpha, ratio=ratio), low.samples_needed(
+            power, alpha, ratio=ratio
+        )
 
     def smallest_effect(
         self, n: int, m: int | None = None, *, power: float = 0.9, alpha: float = ALPHA
     ) -> DetectableEffect:
         """The smallest MMD, by this kernel, that a test on n and m points finds with a wanted power.
 
-        The variance is that of the difference at hand; for a smaller one its first order shrinks with MMD^2.
+        The variance is that of the difference at hand; for a smaller one its first order shrinks
+        with MMD^2.
         """
         _check_share("power", power)
         n, m = self._sizes(n, m)
@@ -172,9 +194,14 @@ class PredictedPower:
         mmd2 = least + z * self.deviation(n, m)
         if mmd2 < self.mmd2 and self.mmd2 > 0:
             # mmd2 = least + z sqrt(slope mmd2 + second), which is quadratic
-            slope, second = max(0.0, self._first(n, m)) / self.mmd2, self._at(0.0).deviation(n, m) ** 2
+            slope, second = (
+                max(0.0, self._first(n, m)) / self.mmd2,
+                self._at(0.0).deviation(n, m) ** 2,
+            )
             middle = least + z * z * slope / 2
-            mmd2 = middle + math.copysign(math.sqrt(max(0.0, middle**2 - least**2 + z * z * second)), z)
+            mmd2 = middle + math.copysign(
+                math.sqrt(max(0.0, middle**2 - least**2 + z * z * second)), z
+            )
         mmd2 = max(0.0, mmd2)
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
@@ -226,9 +253,10 @@ class PredictedPower:
     def _at(self, mmd2: float) -> PredictedPower:
         """The same for another MMD^2; 0 for one below 0.
 
-        Without a difference the witness is 0 and so is the first order of the variance. A difference e times as large,
-        as when a part e of the points of Q are as they are here and the others are of P, has e^2 times the MMD^2 and
-        e^2 times the variance of the witness. Upwards that one is kept as it is: a ratio to an MMD^2 near 0 is noise.
+        Without a difference the witness is 0 and so is the first order of the variance. A
+        difference e times as large, as when a part e of the points of Q are as they are here and
+        the others are of P, has e^2 times the MMD^2 and e^2 times the variance of the witness.
+        Upwards that one is kept as it is: a ratio to an MMD^2 near 0 is noise.
         """
         mmd2 = max(0.0, mmd2)
         factor = min(1.0, mmd2 / self.mmd2) if self.mmd2 > 0 else float(mmd2 > 0)
@@ -239,8 +267,8 @@ class PredictedPower:
 def predict_power(result: TwoSampleResult) -> PredictedPower:
     """From the result of an MMD test, its power at any number of tested points.
 
-    MMD^2 and its variance come from the held-out points, which had no part in training, so they are not flattered;
-    one more pass over the kernel matrix gives the variance without bias.
+    MMD^2 and its variance come from the held-out points, which had no part in training, so they are
+    not flattered; one more pass over the kernel matrix gives the variance without bias.
 
     Examples
     --------
@@ -255,8 +283,10 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     fitted, samples = result.fitted, result.samples
     if fitted is None or samples is None:
         raise InputError(
-            "this result has lost its fitted test or its points, or never had them: a test of streams keeps no rows. "
-            "Test a part of them that fits in memory, and take the result as `two_sample_test` returns it."
+            "this result has lost its fitted test or its points, or never had them: a test of "
+            "streams keeps no rows. "
+            "Test a part of them that fits in memory, and take the result as `two_sample_test` "
+            "returns it."
         )
     kernel, statistic = fitted.representation, fitted.spec.statistic
     if (
@@ -266,29 +296,37 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
         or statistic.alternative != "two-sided"
     ):
         raise IncompatibleParts(
-            f"the formula for power is that of a two-sided MMD over all pairs, not of {statistic!r}. Use a test with "
+            "the formula for power is that of a two-sided MMD over all pairs, not of "
+            f"{statistic!r}. Use a test with "
             "MMD('unbiased'), such as mmd-d."
         )
     if len(result.null_distribution) == 0:
         raise IncompatibleParts(
-            f"the threshold comes from shuffles, of which {fitted.spec.calibration!r} makes none. Use Permutation()."
+            f"the threshold comes from shuffles, of which {fitted.spec.calibration!r} makes none. "
+            "Use Permutation()."
         )
     n, m = result.sizes
     if min(n, m) < _LEAST_POINTS:
         raise InputError(
-            f"{n} and {m} points were tested; the variance of MMD^2 takes at least {_LEAST_POINTS} of each sample."
+            f"{n} and {m} points were tested; the variance of MMD^2 takes at least {_LEAST_POINTS} "
+            "of each sample."
         )
     with torch.no_grad():
         generator = Streams(0).torch("power")  # in which batches the points are embedded
         z = embed_pooled(kernel.embed, samples, generator, memory=fitted.spec.memory)
         is_y = torch.cat([torch.zeros(n), torch.ones(m)]).long()
-        sums, squares = (part.double().cpu() for part in moments(kernel, z, is_y, memory=fitted.spec.memory))
+        sums, squares = (
+            part.double().cpu() for part in moments(kernel, z, is_y, memory=fitted.spec.memory)
+        )
         own = kernel.pairs(z, z).double().cpu()
     xx, yy, xy = sums[:n, 0].sum(), sums[n:, 1].sum(), sums[:n, 1].sum()
     terms = variance_terms(sums[:n], sums[n:], squares)
     bias = (0.0, 0.0)
     if statistic.estimator == "biased":  # k(z, z) in the place of k(z, z') for every point
-        bias = (float(own[:n].mean() - xx / (n * (n - 1))), float(own[n:].mean() - yy / (m * (m - 1))))
+        bias = (
+            float(own[:n].mean() - xx / (n * (n - 1))),
+            float(own[n:].mean() - yy / (m * (m - 1))),
+        )
     return PredictedPower(
         mmd2=float(mmd2_unbiased(xx, yy, xy, n, m)),
         first_order=(float(terms.x), float(terms.y)),
@@ -300,16 +338,16 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     )
 
 
-# ------------------------------------------------------------------------------------------------------ how to split
+# --------------------------------------------------------------------------------------------------
 
 
 def corollary_split(total: int, *, half_at: int = 1000) -> int:
     """How many of `total` points of each sample to train on, by the rate of the paper's corollary.
 
-    For large N, (C / (sqrt(3) J*) N sqrt(log N))^(3/4) training points maximise the paper's bound on the power: a
-    share that falls about as N^(-1/4). The constant depends on the data and is not known: `half_at` sets it, as the
-    number of points at which half of them train. Below it the rate says more than half. `choose_split` asks
-    the data instead.
+    For large N, (C / (sqrt(3) J*) N sqrt(log N))^(3/4) training points maximise the paper's bound
+    on the power: a share that falls about as N^(-1/4). The constant depends on the data and is not
+    known: `half_at` sets it, as the number of points at which half of them train. Below it the rate
+    says more than half. `choose_split` asks the data instead.
 
     Examples
     --------
@@ -318,7 +356,9 @@ def corollary_split(total: int, *, half_at: int = 1000) -> int:
     """
     for name, value in (("total", total), ("half_at", half_at)):
         if not isinstance(value, Integral) or value < 2 * _LEAST_POINTS:
-            raise InputError(f"{name} is {value!r}; it must be a whole number of at least {2 * _LEAST_POINTS}.")
+            raise InputError(
+                f"{name} is {value!r}; it must be a whole number of at least {2 * _LEAST_POINTS}."
+            )
 
     def rate(count: int) -> float:
         return float((count * math.sqrt(math.log(count))) ** 0.75)
@@ -344,8 +384,8 @@ class SplitChoice:
     Attributes
     ----------
     fraction
-        The share to train on: the one with the largest predicted power, or the one nearest to a half where its
-        advantage is within the error of the prediction.
+        The share to train on: the one with the largest predicted power, or the one nearest to a
+        half where its advantage is within the error of the prediction.
     rows
         The prediction for each share.
     flat
@@ -353,7 +393,8 @@ class SplitChoice:
     limit, loss
         J of a kernel trained on t points is fitted as limit - loss t^(-1/3) sqrt(log t).
     pilot
-        (training points, J on the other points of the pilot, its standard error) that this was fitted to.
+        (training points, J on the other points of the pilot, its standard error) that this was
+        fitted to.
     """
 
     fraction: float
@@ -367,7 +408,8 @@ class SplitChoice:
         chosen = next(row for row in self.rows if row.fraction == self.fraction)
         why = "; others are no better within the error of the prediction" if self.flat else ""
         return (
-            f"Train on {self.fraction:g} of the points ({chosen.train} of each sample) and test {chosen.tested}: "
+            f"Train on {self.fraction:g} of the points ({chosen.train} of each sample) and test "
+            f"{chosen.tested}: "
             f"predicted power {chosen.power:.2f}{why}."
         )
 
@@ -387,12 +429,14 @@ def choose_split(
 ) -> SplitChoice:
     """Choose the share of points to train on, by predicted power on a pilot.
 
-    X and Y are pilot data, all of which count as training data from now on: **none of these points may be tested**,
-    or the p-value would no longer be exact. Usually they are the training half of the data at hand.
+    X and Y are pilot data, all of which count as training data from now on: **none of these points
+    may be tested**, or the p-value would no longer be exact. Usually they are the training half of
+    the data at hand.
 
-    The test's kernel is trained on several parts of the pilot, each time J is estimated on the other points of it, and
-    the curve of J against training points is fitted with the rate of the paper's theorem. A share f of `total` then
-    has the power of a kernel trained on f `total` points that is tested on the others.
+    The test's kernel is trained on several parts of the pilot, each time J is estimated on the
+    other points of it, and the curve of J against training points is fitted with the rate of the
+    paper's theorem. A share f of `total` then has the power of a kernel trained on f `total` points
+    that is tested on the others.
 
     Parameters
     ----------
@@ -412,28 +456,39 @@ def choose_split(
         As in `TwoSampleTest.run`.
     """
     if test.learning is None:
-        raise IncompatibleParts(f"{test.name} does not train, so there is nothing to split. Test all points.")
+        raise IncompatibleParts(
+            f"{test.name} does not train, so there is nothing to split. Test all points."
+        )
     if not isinstance(repeats, Integral) or repeats < 1:
         raise InputError(f"repeats is {repeats!r}; it must be a whole number of at least 1.")
     if not fractions:
-        raise InputError("there are no fractions to choose from; give some, such as (0.3, 0.5, 0.7).")
+        raise InputError(
+            "there are no fractions to choose from; give some, such as (0.3, 0.5, 0.7)."
+        )
     for fraction in fractions:
         _check_share("a fraction", fraction)
     size = min(len(X), len(Y))
     if size < _LEAST_PILOT:
         raise InputError(
-            f"the pilot has {len(X)} and {len(Y)} points; it takes at least {_LEAST_PILOT} of each sample."
+            f"the pilot has {len(X)} and {len(Y)} points; it takes at least {_LEAST_PILOT} of each "
+            "sample."
         )
     total = size if total is None else total
     if not isinstance(total, Integral) or total < 2 * _LEAST_POINTS:
-        raise InputError(f"total is {total!r}; it must be a whole number of at least {2 * _LEAST_POINTS}.")
+        raise InputError(
+            f"total is {total!r}; it must be a whole number of at least {2 * _LEAST_POINTS}."
+        )
     streams = Streams(rng)
     sizes: list[float] = []
     found: list[list[PredictedPower]] = []
     for share in _PILOT_SHARES:
-        part = dataclasses.replace(test, learning=dataclasses.replace(test.learning, train_fraction=share))
+        part = dataclasses.replace(
+            test, learning=dataclasses.replace(test.learning, train_fraction=share)
+        )
         results = [
-            part.run(X, Y, rng=streams.numpy(f"pilot {share} {k}"), device=device, progress=progress)
+            part.run(
+                X, Y, rng=streams.numpy(f"pilot {share} {k}"), device=device, progress=progress
+            )
             for k in range(repeats)
         ]
         a, b = results[0].train_sizes or (0, 0)
@@ -455,15 +510,22 @@ def _choose(
 
     def mean_ratio(n: int) -> float:
         """How many standard deviations the threshold lies above the mean without a difference, over all kernels."""
-        ratios = [(p.threshold(n, n, alpha) - p._bias(n, n)) / p.deviation(n, n) for p in everything]
+        ratios = [
+            (p.threshold(n, n, alpha) - p._bias(n, n)) / p.deviation(n, n) for p in everything
+        ]
         return math.fsum(ratios) / len(ratios)
 
     values, errors = [], []
     for plans in found:
         sigmas = [math.sqrt(reference) * plan.deviation(reference) for plan in plans]
-        values.append(math.fsum(p.mmd2 / s for p, s in zip(plans, sigmas, strict=True)) / len(plans))
-        # Repeats share the points of the pilot: together they are taken to know no more than one of them.
-        errors.append(math.fsum(p.standard_error / s for p, s in zip(plans, sigmas, strict=True)) / len(plans))
+        values.append(
+            math.fsum(p.mmd2 / s for p, s in zip(plans, sigmas, strict=True)) / len(plans)
+        )
+        # Repeats share the points of the pilot: together they are taken to know no more than one of
+        # them.
+        errors.append(
+            math.fsum(p.standard_error / s for p, s in zip(plans, sigmas, strict=True)) / len(plans)
+        )
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
 
     rows, scores, gradients = [], [], []
@@ -477,7 +539,9 @@ def _choose(
     best = int(np.argmax(scores))
     half = min(range(len(fractions)), key=lambda k: abs(fractions[k] - 0.5))
     direction = gradients[best] - gradients[half]
-    flat = best != half and scores[best] - scores[half] <= math.sqrt(float(direction @ covariance @ direction))
+    flat = best != half and scores[best] - scores[half] <= math.sqrt(
+        float(direction @ covariance @ direction)
+    )
     return SplitChoice(
         fraction=fractions[half if flat else best],
         rows=tuple(rows),
@@ -496,8 +560,8 @@ def fit_learning_curve(
     Returns
     -------
     tuple
-        limit, loss, and their (2, 2) covariance as if loss were free: more training not having helped on the pilot
-        does not make it certain that it will not.
+        limit, loss, and their (2, 2) covariance as if loss were free: more training not having
+        helped on the pilot does not make it certain that it will not.
     """
     design = np.array([[1.0, -_rate(size)] for size in sizes])
     weights = 1 / np.square(np.maximum(errors, 1e-12))

@@ -1,9 +1,10 @@
 """The form of every part: how a fitted test becomes plain values and tensors, and a fitted test again.
 
-A fitted test is a tree of parts, and each part has a form: its attributes and their types. `pack` walks the tree and
-gives plain values for a JSON header and tensors by their places. `unpack` walks the same forms. A value that does not
-fit its type, a class without a form, a tensor that no part asks for: each is an `InputError`. So what is read decides
-neither what is imported nor what is called, and no number in it decides how much memory is taken.
+A fitted test is a tree of parts, and each part has a form: its attributes and their types. `pack`
+walks the tree and gives plain values for a JSON header and tensors by their places. `unpack` walks
+the same forms. A value that does not fit its type, a class without a form, a tensor that no part
+asks for: each is an `InputError`. So what is read decides neither what is imported nor what is
+called, and no number in it decides how much memory is taken.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ _OWN, _SAME = "own", "same"
 
 Form = Mapping[str, Any]
 Positive = Annotated[float, "positive"]
-# Tensors with the numbers of dimensions they may have; one that is yet to get its size is an empty vector.
+# Tensors with the numbers of dimensions they may have; one that is yet to get its size is an empty
+# vector.
 Scalar, Vector = Annotated[nn.Parameter, 0], Annotated[nn.Parameter, 1]
 Matrix, Points = Annotated[nn.Parameter, 1, 2], Annotated[nn.Parameter, 1, 2, 4]
 ScalarBuffer, VectorBuffer = Annotated[Tensor, 0], Annotated[Tensor, 1]
@@ -162,12 +164,17 @@ def _settings(made: type[nn.Module]) -> Form:
     return {
         name: setting.default
         for name, setting in inspect.signature(made).parameters.items()
-        if setting.kind in (setting.POSITIONAL_OR_KEYWORD, setting.KEYWORD_ONLY) and name not in ("device", "dtype")
+        if setting.kind in (setting.POSITIONAL_OR_KEYWORD, setting.KEYWORD_ONLY)
+        and name not in ("device", "dtype")
     }
 
 
-_FORMS: Mapping[type, Form] = MappingProxyType({**MODULES, **{made: _fields(made) for made in RECORDS}})
-_SETTINGS: Mapping[type, Form] = MappingProxyType({made: _settings(made) for made in (*MODULES, *LAYERS)})
+_FORMS: Mapping[type, Form] = MappingProxyType(
+    {**MODULES, **{made: _fields(made) for made in RECORDS}}
+)
+_SETTINGS: Mapping[type, Form] = MappingProxyType(
+    {made: _settings(made) for made in (*MODULES, *LAYERS)}
+)
 
 
 class Packed(NamedTuple):
@@ -175,7 +182,9 @@ class Packed(NamedTuple):
 
     tree: dict[str, Any]  # what JSON can hold
     tensors: dict[str, Tensor]
-    own: dict[str, Any]  # parts of classes that are not ours, by name: what `unpack` has to be given again
+    own: dict[
+        str, Any
+    ]  # parts of classes that are not ours, by name: what `unpack` has to be given again
 
 
 def pack(fitted: FittedTest) -> Packed:
@@ -183,7 +192,9 @@ def pack(fitted: FittedTest) -> Packed:
     writer = _Writer()
     start = fitted.spec.representation
     frozen = [name for name, parameter in start.named_parameters() if not parameter.requires_grad]
-    return Packed({"fitted": writer.plain(fitted, ""), "frozen": frozen}, writer.tensors, writer.own)
+    return Packed(
+        {"fitted": writer.plain(fitted, ""), "frozen": frozen}, writer.tensors, writer.own
+    )
 
 
 def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> FittedTest:
@@ -196,9 +207,14 @@ def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> 
     if reader.tensors:
         raise InputError(f"no part asks for the tensor {_shown(min(reader.tensors))}.")
     fitted.representation.eval().requires_grad_(False)
-    start, frozen = fitted.spec.representation.train(), reader.value(tree["frozen"], tuple[str, ...], "frozen")
+    start, frozen = (
+        fitted.spec.representation.train(),
+        reader.value(tree["frozen"], tuple[str, ...], "frozen"),
+    )
     if unknown := set(frozen) - {name for name, _ in start.named_parameters()}:
-        raise InputError(f"no part has the parameter {_shown(min(unknown))}, which is to be frozen.")
+        raise InputError(
+            f"no part has the parameter {_shown(min(unknown))}, which is to be frozen."
+        )
     for name, parameter in start.named_parameters():
         parameter.requires_grad_(name not in frozen)
     _check_fitted(fitted, only_ours=not reader.own_used)
@@ -250,8 +266,12 @@ class _Writer:
         if isinstance(value, Real):
             return float(value) if math.isfinite(value) else str(float(value))
         if isinstance(value, tuple | list):
-            return [self.plain(each, _within(place, str(number))) for number, each in enumerate(value)]
-        if isinstance(value, nn.Module):  # what is shared stays shared, or it would be trained apart
+            return [
+                self.plain(each, _within(place, str(number))) for number, each in enumerate(value)
+            ]
+        if isinstance(
+            value, nn.Module
+        ):  # what is shared stays shared, or it would be trained apart
             known = self.places.setdefault((_root(place), id(value)), place)
             if known != place:
                 return {"class": _SAME, "place": known}
@@ -263,15 +283,23 @@ class _Writer:
         made = type(part)
         if made in _CONTAINERS:
             members = part._modules.items()  # `named_children` leaves out what comes twice
-            return {"members": {name: self.plain(each, _within(place, name)) for name, each in members}}
+            return {
+                "members": {name: self.plain(each, _within(place, name)) for name, each in members}
+            }
         if made in LAYERS:
             self._keep(part.state_dict(), place)
             settings = {name: getattr(part, name) for name in _SETTINGS[made]}
-            if "bias" in settings:  # a layer has the parameter where its constructor takes true or false
+            if (
+                "bias" in settings
+            ):  # a layer has the parameter where its constructor takes true or false
                 settings["bias"] = settings["bias"] is not None
             # Not the defaults: another version of torch need not know all of them.
-            settings = {name: value for name, value in settings.items() if value != _SETTINGS[made][name]}
-            return {name: self.plain(value, _within(place, name)) for name, value in settings.items()}
+            settings = {
+                name: value for name, value in settings.items() if value != _SETTINGS[made][name]
+            }
+            return {
+                name: self.plain(value, _within(place, name)) for name, value in settings.items()
+            }
         tensors = _tensors_of(_FORMS[made])
         self._keep({name: getattr(part, name) for name in tensors}, place)
         rest = [name for name in _FORMS[made] if name not in tensors]
@@ -290,9 +318,14 @@ class _Writer:
         for name, tensor in tensors.items():
             where = _within(place, name)
             if not isinstance(tensor, Tensor):
-                raise InputError(f"{where} is a {type(tensor).__name__}, and only tensors can be saved.")
+                raise InputError(
+                    f"{where} is a {type(tensor).__name__}, and only tensors can be saved."
+                )
             if is_lazy(tensor):
-                raise InputError(f"{where} has no size yet, so it cannot be saved; build the network with its sizes.")
+                raise InputError(
+                    f"{where} has no size yet, so it cannot be saved; build the network with its "
+                    "sizes."
+                )
             # A copy of its own, since parts may share memory.
             self.tensors[where] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
@@ -301,8 +334,10 @@ def _refuse_scikit_learn(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, SklearnClassifier):
             raise InputError(
-                f"the test holds the scikit-learn model {part.estimator!r}, which only pickle could keep, so it cannot "
-                "be saved. Keep the samples and fit it again, or use a network: leave out `classifier`."
+                f"the test holds the scikit-learn model {part.estimator!r}, which only pickle "
+                "could keep, so it cannot "
+                "be saved. Keep the samples and fit it again, or use a network: leave out "
+                "`classifier`."
             )
 
 
@@ -325,7 +360,9 @@ class _Reader:
         if origin in (Union, UnionType):
             return self._any_of(data, options, place)
         if origin is Literal:
-            return _checked(data, type(data) is str and data in options, f"one of {', '.join(options)}", place)
+            return _checked(
+                data, type(data) is str and data in options, f"one of {', '.join(options)}", place
+            )
         if origin is tuple:
             return self._tuple(data, options, place)
         if hint in _PLAIN:
@@ -348,33 +385,55 @@ class _Reader:
         kinds = [options[0]] * len(data) if options[-1] is ... else list(options)
         _checked(data, len(data) == len(kinds), f"a list of {len(kinds)}", place)
         pairs = zip(data, kinds, strict=True)
-        return tuple(self.value(each, kind, _within(place, str(n))) for n, (each, kind) in enumerate(pairs))
+        return tuple(
+            self.value(each, kind, _within(place, str(n))) for n, (each, kind) in enumerate(pairs)
+        )
 
-    def _tensor(self, place: str, like: Tensor | None = None, dimensions: tuple[int, ...] = ()) -> Tensor:
+    def _tensor(
+        self, place: str, like: Tensor | None = None, dimensions: tuple[int, ...] = ()
+    ) -> Tensor:
         """The tensor of a place, like another one or of so many dimensions where that is said."""
         if place not in self.tensors:
             raise InputError(f"the tensor {place} is missing.")
-        tensor = self.tensors.pop(place).clone()  # to where torch puts its tensors: sums depend on alignment
+        tensor = self.tensors.pop(
+            place
+        ).clone()  # to where torch puts its tensors: sums depend on alignment
         right, name = torch.isfinite(tensor), place.rpartition(".")[2]
         if name in ("log_bandwidth", "log_width"):
             right |= tensor.isnan()  # a scale that is open
         if name == "log_weights":
             right |= tensor == -math.inf  # a weight of zero
-        if not right.all() or tensor.is_floating_point() != (like is None or like.is_floating_point()):
-            raise InputError(f"the tensor {place} holds what are no numbers, or numbers of another kind.")
-        if (dimensions and tensor.ndim not in dimensions) or (like is not None and tensor.shape != like.shape):
-            raise InputError(f"the tensor {place} has the shape {tuple(tensor.shape)}, which is not one of its part.")
+        if not right.all() or tensor.is_floating_point() != (
+            like is None or like.is_floating_point()
+        ):
+            raise InputError(
+                f"the tensor {place} holds what are no numbers, or numbers of another kind."
+            )
+        if (dimensions and tensor.ndim not in dimensions) or (
+            like is not None and tensor.shape != like.shape
+        ):
+            raise InputError(
+                f"the tensor {place} has the shape {tuple(tensor.shape)}, which is not one of its "
+                "part."
+            )
         return tensor
 
     def _part(self, data: Any, hint: Any, place: str) -> Any:
-        _checked(data, type(data) is dict and type(data.get("class")) is str, "a part with a class", place)
+        _checked(
+            data,
+            type(data) is dict and type(data.get("class")) is str,
+            "a part with a class",
+            place,
+        )
         name, pieces = data["class"], {key: each for key, each in data.items() if key != "class"}
         if name == _SAME:
             return self._same(pieces, hint, place)
         if name == _OWN:
             part = self._own(pieces, hint, place)
         elif name not in _CLASSES:
-            raise InputError(f"at {place or 'the top'}: this version of twosample has no class {_shown(name)}.")
+            raise InputError(
+                f"at {place or 'the top'}: this version of twosample has no class {_shown(name)}."
+            )
         else:
             made = _CLASSES[name]
             right = issubclass(made, _OBJECTIVES if hint is Objective else hint)
@@ -389,33 +448,57 @@ class _Reader:
             return self._container(made, pieces, place)
         if made in LAYERS:
             return self._layer(made, pieces, place)
-        return self._module(made, pieces, place) if made in MODULES else self._record(made, pieces, place)
+        return (
+            self._module(made, pieces, place)
+            if made in MODULES
+            else self._record(made, pieces, place)
+        )
 
     def _same(self, pieces: dict[str, Any], hint: Any, place: str) -> nn.Module:
         """A module that has been read already, at another place."""
         _check_keys(pieces, {"place"}, place)
         other = pieces["place"]
-        known = type(other) is str and _root(other) == _root(place) and isinstance(self.modules.get(other), hint)
+        known = (
+            type(other) is str
+            and _root(other) == _root(place)
+            and isinstance(self.modules.get(other), hint)
+        )
         _checked(other, known, f"the place of a {hint.__name__} that comes before it", place)
         return self.modules[other]
 
     def _record(self, made: Any, pieces: dict[str, Any], place: str) -> Any:
         """A record; what is not there has its default, as in files from before there was such a field."""
         form, tensors = _FORMS[made], _tensors_of(_FORMS[made])
-        needed = {field.name for field in dataclasses.fields(made) if field.default is dataclasses.MISSING}
+        needed = {
+            field.name for field in dataclasses.fields(made) if field.default is dataclasses.MISSING
+        }
         _check_keys(pieces, set(form) - tensors, place, needed=needed - tensors)
         there = [name for name in form if name in pieces or name in tensors]
-        return made(**{name: self.value(pieces.get(name), form[name], _within(place, name)) for name in there})
+        return made(
+            **{
+                name: self.value(pieces.get(name), form[name], _within(place, name))
+                for name in there
+            }
+        )
 
     def _module(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
         """A module of ours: as its constructor leaves it without sizes, then with the attributes of its form."""
         form = _FORMS[made]
         _check_keys(pieces, set(form) - _tensors_of(form), place)
-        found = {name: self.value(pieces.get(name), hint, _within(place, name)) for name, hint in form.items()}
-        needed = [name for name, default in _SETTINGS[made].items() if default is inspect.Parameter.empty]
+        found = {
+            name: self.value(pieces.get(name), hint, _within(place, name))
+            for name, hint in form.items()
+        }
+        needed = [
+            name for name, default in _SETTINGS[made].items() if default is inspect.Parameter.empty
+        ]
         module: nn.Module = made(**{name: found[name] for name in needed})
         for name, hint in form.items():
-            setattr(module, name, nn.Parameter(found[name]) if _kind(hint) is nn.Parameter else found[name])
+            setattr(
+                module,
+                name,
+                nn.Parameter(found[name]) if _kind(hint) is nn.Parameter else found[name],
+            )
         return module
 
     def _container(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
@@ -429,13 +512,20 @@ class _Reader:
     def _layer(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
         """A layer of torch, made where sizes take no memory; its weights are those of the file."""
         _check_keys(pieces, set(_SETTINGS[made]), place, needed=set())
-        settings = {name: tuple(each) if type(each) is list else each for name, each in pieces.items()}
+        settings = {
+            name: tuple(each) if type(each) is list else each for name, each in pieces.items()
+        }
         try:
             with torch.device("meta"):
                 layer: nn.Module = made(**settings)
         except Exception as error:
-            raise InputError(f"at {place}: torch makes no {made.__name__} of that ({words(error)}).") from error
-        state = {name: self._tensor(_within(place, name), held) for name, held in layer.state_dict().items()}
+            raise InputError(
+                f"at {place}: torch makes no {made.__name__} of that ({words(error)})."
+            ) from error
+        state = {
+            name: self._tensor(_within(place, name), held)
+            for name, held in layer.state_dict().items()
+        }
         layer.load_state_dict(state, assign=True)
         return layer
 
@@ -445,14 +535,19 @@ class _Reader:
         name, module = (_PLAIN[str](pieces[key], place) for key in ("name", "module"))
         if name not in self.own:
             raise InputError(
-                f"its {place} is of the class {_shown(name)} of the module {_shown(module)}, whose code is not in the "
-                f"file. Build one as it was and give it: twosample.load(path, parts={{{_shown(name)}: ...}})."
+                f"its {place} is of the class {_shown(name)} of the module {_shown(module)}, whose "
+                "code is not in the "
+                "file. Build one as it was and give it: twosample.load(path, "
+                f"parts={{{_shown(name)}: ...}})."
             )
         self.own_used = True
         given = self.own[name]
         part = given() if isinstance(given, type) else copy.deepcopy(given)
         if not (callable(part) if hint is Objective else isinstance(part, hint)):
-            raise InputError(f"parts[{name!r}] is a {type(part).__name__}, but its {place} must be a {hint.__name__}.")
+            raise InputError(
+                f"parts[{name!r}] is a {type(part).__name__}, but its {place} must be a "
+                f"{hint.__name__}."
+            )
         if isinstance(part, nn.Module):
             self._fill(part, name, place)
         return part
@@ -461,11 +556,14 @@ class _Reader:
         """Put the tensors of a place into a module that was given."""
         mine = [key for key in self.tensors if key.startswith(f"{place}.")]
         try:
-            module.load_state_dict({key.removeprefix(f"{place}."): self.tensors.pop(key) for key in mine})
+            module.load_state_dict(
+                {key.removeprefix(f"{place}."): self.tensors.pop(key) for key in mine}
+            )
         except RuntimeError as error:
             why = " ".join(str(error).partition("\n")[2].split())
             raise InputError(
-                f"parts[{name!r}] is not like the {name} that was saved as its {place}; build it as that one was. "
+                f"parts[{name!r}] is not like the {name} that was saved as its {place}; build it "
+                "as that one was. "
                 f"({why[:300]})"
             ) from error
 
@@ -476,10 +574,15 @@ def _checked(data: Any, right: bool, expected: str, place: str) -> Any:
     return data
 
 
-def _check_keys(data: dict[str, Any], known: set[str], place: str, *, needed: set[str] | None = None) -> None:
+def _check_keys(
+    data: dict[str, Any], known: set[str], place: str, *, needed: set[str] | None = None
+) -> None:
     """Refuse keys that are not `known` and the lack of those that are `needed`, which are all if not told."""
     if unknown := set(data) - known:
-        raise InputError(f"at {place or 'the top'}: this version of twosample does not know {_shown(min(unknown))}.")
+        raise InputError(
+            f"at {place or 'the top'}: this version of twosample does not know "
+            f"{_shown(min(unknown))}."
+        )
     if missing := (known if needed is None else needed) - set(data):
         raise InputError(f"at {place or 'the top'}: {min(missing)!r} is missing.")
 
@@ -531,14 +634,20 @@ def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
 
 def _check_schema(schema: Schema) -> None:
     names = [column.name for column in schema.columns]
-    unique = all(len(set(each)) == len(each) for each in (names, *(column.levels for column in schema.columns)))
+    unique = all(
+        len(set(each)) == len(each)
+        for each in (names, *(column.levels for column in schema.columns))
+    )
     plain = all(
-        (column.kind == "category" or not column.levels) and math.isfinite(column.fill) for column in schema.columns
+        (column.kind == "category" or not column.levels) and math.isfinite(column.fill)
+        for column in schema.columns
     )
     if schema.kind == "table":
         right = len(names) > 0 and schema.shape == (len(schema.features),) and schema.pixels == ""
     else:
-        right = not names and len(schema.shape) == 3 and min(schema.shape) > 0 and schema.pixels != ""
+        right = (
+            not names and len(schema.shape) == 3 and min(schema.shape) > 0 and schema.pixels != ""
+        )
     if not (unique and plain and right):
         raise InputError("its columns, or the shape of its images, contradict each other.")
 
@@ -547,7 +656,10 @@ def _check_scaling(scaling: Scaling, schema: Schema) -> None:
     expected = schema.shape if schema.kind == "table" else ()
     for tensor in (scaling.shift, scaling.scale):
         if tuple(tensor.shape) != expected or tensor.dtype != torch.float64:
-            raise InputError(f"its scaling has the shape {tuple(tensor.shape)}; it must be {expected}, in float64.")
+            raise InputError(
+                f"its scaling has the shape {tuple(tensor.shape)}; it must be {expected}, in "
+                "float64."
+            )
     if not (scaling.scale > 0).all():
         raise InputError("its scaling has a scale that is not positive.")
 
@@ -558,16 +670,25 @@ def _check_shapes(seen: nn.Module, schema: Schema) -> None:
     if any(tensor.isnan().any() for tensor in named.values()):
         raise InputError("a scale of it was left open, so it was never fitted.")
     widest = max((len(tensor) for tensor in named.values() if tensor.ndim > 1), default=1)
-    # Points of a size that a file chooses go where they have no content and take no memory. Torch needs a second to get
-    # ready for that, so others do not.
+    # Points of a size that a file chooses go where they have no content and take no memory. Torch
+    # needs a second to get ready for that, so others do not.
     device = "cpu" if math.prod(schema.shape) * widest < _AFFORDABLE else "meta"
-    looked_at = ("log_bandwidth", "log_weights")  # a kernel asks for the values of these few numbers
-    tensors = {name: tensor.to(device) for name, tensor in named.items() if not name.endswith(looked_at)}
+    looked_at = (
+        "log_bandwidth",
+        "log_weights",
+    )  # a kernel asks for the values of these few numbers
+    tensors = {
+        name: tensor.to(device) for name, tensor in named.items() if not name.endswith(looked_at)
+    }
     try:
         points = torch.zeros(2, *schema.shape, device=device)
         with torch.no_grad():
-            found = functional_call(seen, tensors, (points, points) if isinstance(seen, Kernel) else (points,))
+            found = functional_call(
+                seen, tensors, (points, points) if isinstance(seen, Kernel) else (points,)
+            )
     except Exception as error:
-        raise InputError(f"its parts do not fit each other, or not its columns ({words(error)}).") from error
+        raise InputError(
+            f"its parts do not fit each other, or not its columns ({words(error)})."
+        ) from error
     if device == "cpu" and not torch.isfinite(found).all():
         raise InputError("it gives values that are not finite.")

@@ -1,9 +1,9 @@
 """Fitted tests in files: safetensors with a JSON header, never pickle.
 
-`forms` says what of a test is in the header and what among the tensors. Here is what makes it a file that can be
-relied on: it is replaced as a whole or not at all, and a reader checks the version and every byte before it believes
-any of it. The checksum finds damage; whoever alters a file on purpose can compute a new one, and then meets the checks
-of `forms`.
+`forms` says what of a test is in the header and what among the tensors. Here is what makes it a
+file that can be relied on: it is replaced as a whole or not at all, and a reader checks the version
+and every byte before it believes any of it. The checksum finds damage; whoever alters a file on
+purpose can compute a new one, and then meets the checks of `forms`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Saved(NamedTuple):
 def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None = None) -> None:
     """Write a fitted test to a file: `FittedTest.save`.
 
-    It is written beside its place, and moved there once all of it is on the disk: whoever reads, whatever fails and
-    whenever the program is killed, there is the file from before or the new one.
+    It is written beside its place, and moved there once all of it is on the disk: whoever reads,
+    whatever fails and whenever the program is killed, there is the file from before or the new one.
     """
     file = writable(path)
     content, own = _content(fitted, notes)
@@ -60,7 +60,9 @@ def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None 
     replace(file, content)
 
 
-def load(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto") -> FittedTest:
+def load(
+    path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto"
+) -> FittedTest:
     """Read a fitted test that `FittedTest.save` has written: it gives the results that it gave then, to the bit.
 
     Nothing in a file is run, and nothing is imported because a file says so.
@@ -70,16 +72,17 @@ def load(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str 
     path
         The file.
     parts
-        The parts of your own classes, by the names of the classes: `{"MyNet": MyNet(2, 30)}`, or `{"MyNet": MyNet}` if
-        it takes no arguments. A file has the parameters of your networks, not their code. Several parts of one class
-        must be alike.
+        The parts of your own classes, by the names of the classes: `{"MyNet": MyNet(2, 30)}`, or
+        `{"MyNet": MyNet}` if it takes no arguments. A file has the parameters of your networks, not
+        their code. Several parts of one class must be alike.
     device
         Where to test: "auto", "cpu", "cuda", ...
 
     Raises
     ------
     InputError
-        If the file is damaged, is something else, was made by a later version, or needs a part that was not given.
+        If the file is damaged, is something else, was made by a later version, or needs a part that
+        was not given.
 
     Examples
     --------
@@ -116,7 +119,9 @@ def _content(fitted: FittedTest, notes: Mapping[str, Any] | None) -> tuple[bytes
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        raise InputError(f"the notes cannot be kept ({error}); give strings, numbers and lists of them.") from error
+        raise InputError(
+            f"the notes cannot be kept ({error}); give strings, numbers and lists of them."
+        ) from error
     content = as_bytes(packed.tensors, {"twosample": text, "sha256": _UNSIGNED})
     return _resigned(content, _UNSIGNED, _digest(content)), packed.own
 
@@ -128,7 +133,9 @@ def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str
         "torch": torch.__version__.partition("+")[0],
         "numpy": np.__version__,
         "python": platform.python_version(),
-        "device": next((parameter.device.type for parameter in fitted.representation.parameters()), "cpu"),
+        "device": next(
+            (parameter.device.type for parameter in fitted.representation.parameters()), "cpu"
+        ),
         "train_sizes": None if fitted.train_sizes is None else list(fitted.train_sizes),
         "notes": {} if notes is None else dict(notes),
     }
@@ -145,7 +152,9 @@ def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors, if the version is known and the checksum right."""
     length = int.from_bytes(content[:8], "little")
     if length > _MOST_HEADER:
-        raise InputError(f"its header takes {length:,} bytes, and at most {_MOST_HEADER:,} are read.")
+        raise InputError(
+            f"its header takes {length:,} bytes, and at most {_MOST_HEADER:,} are read."
+        )
     metadata = _object(content[8 : 8 + length]).get("__metadata__")
     if type(metadata) is not dict or type(metadata.get("twosample")) is not str:
         raise InputError("it is a safetensors file, but does not hold a fitted test.")
@@ -155,7 +164,8 @@ def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise InputError("it does not say which version of the format it has.")
     if version > FORMAT:
         raise InputError(
-            f"it was made by a later version of twosample: its format is {version}, and twosample {__version__} reads "
+            f"it was made by a later version of twosample: its format is {version}, and twosample "
+            f"{__version__} reads "
             f"up to {FORMAT}. Upgrade twosample."
         )
     signature = metadata.get("sha256")
@@ -231,7 +241,9 @@ def replace(file: Path, content: bytes) -> None:
             shutil.copymode(file, beside)
         os.replace(beside, file)
     except OSError as error:
-        raise InputError(f"{file} cannot be written ({words(error)}); what was there before still is.") from error
+        raise InputError(
+            f"{file} cannot be written ({words(error)}); what was there before still is."
+        ) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -254,7 +266,9 @@ def _bytes(file: Path) -> bytes:
         if not file.exists():
             problem = f"does not exist; check the path (seen from {Path.cwd()})"
         elif not file.is_file():  # a pipe might never end
-            problem = "is a folder; give a file" if file.is_dir() else "is no ordinary file; give one"
+            problem = (
+                "is a folder; give a file" if file.is_dir() else "is no ordinary file; give one"
+            )
         else:
             with file.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -262,7 +276,9 @@ def _bytes(file: Path) -> bytes:
                 length = int.from_bytes(start[:8], "little")
                 if start[8:] == b"{" and length + 8 <= size:
                     return start + stream.read()
-            problem = "is not a safetensors file, or has been cut short; give one that `save` has written"
+            problem = (
+                "is not a safetensors file, or has been cut short; give one that `save` has written"
+            )
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({words(error)})"
     raise InputError(f"{file} {problem}.")

@@ -1,7 +1,7 @@
 """What there is to see in a result, as numbers: what `plots` draws and the report shows. Nothing here draws.
 
-All of it looks at held-out points after the fact. Where not all of them are shown, those that are were drawn at random
-without a look at their values.
+All of it looks at held-out points after the fact. Where not all of them are shown, those that are
+were drawn at random without a look at their values.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ class Null:
     Attributes
     ----------
     edges, shares
-        Of bins, and how much of the null distribution falls into each: of shuffles, or of a limiting law.
+        Of bins, and how much of the null distribution falls into each: of shuffles, or of a
+        limiting law.
     observed
         The statistic of the test.
     symbol
         What the statistic is called: "MMD²" or "T²".
     threshold
-        alpha -> the value that the statistic must exceed; None if no value is rejected at so small an alpha.
+        alpha -> the value that the statistic must exceed; None if no value is rejected at so small
+        an alpha.
     """
 
     edges: Array
@@ -102,7 +104,8 @@ def _exceeded(values: Array) -> Callable[[float], float | None]:
 def _law(result: TwoSampleResult) -> Law:
     if result.fitted is None or result.calibrated is None:
         raise InputError(
-            "this result holds neither shuffles nor what its law is that of; take it as a test returns it."
+            "this result holds neither shuffles nor what its law is that of; take it as a test "
+            "returns it."
         )
     return result.fitted.spec.statistic.law(result.calibrated.prepared)
 
@@ -117,7 +120,8 @@ class PowerCurve:
     Attributes
     ----------
     sizes, power, low, high
-        (K,) numbers of points of X, the predicted power, and the interval that holds it with confidence 0.9.
+        (K,) numbers of points of X, the predicted power, and the interval that holds it with
+        confidence 0.9.
     here
         The points of X in the test at hand.
     needed
@@ -133,7 +137,11 @@ class PowerCurve:
 
 
 def power_over_sizes(
-    predicted: PredictedPower, *, power: float = 0.9, alpha: float = ALPHA, sizes: tuple[int, int] | None = None
+    predicted: PredictedPower,
+    *,
+    power: float = 0.9,
+    alpha: float = ALPHA,
+    sizes: tuple[int, int] | None = None,
 ) -> PowerCurve:
     """The predicted power from a few points to more than it takes.
 
@@ -146,7 +154,14 @@ def power_over_sizes(
     at = np.unique(np.geomspace(4, most, _CURVE).round().astype(np.int64))
     both = [(int(size), max(2, round(size * ratio))) for size in at]
     ends = np.array([predicted.power_interval(*pair, alpha) for pair in both])
-    return PowerCurve(at, np.array([predicted.power(*pair, alpha) for pair in both]), ends[:, 0], ends[:, 1], n, needed)
+    return PowerCurve(
+        at,
+        np.array([predicted.power(*pair, alpha) for pair in both]),
+        ends[:, 0],
+        ends[:, 1],
+        n,
+        needed,
+    )
 
 
 # How far many samples are from one reference.
@@ -163,7 +178,8 @@ class Distance:
     value
         The MMD, or for tests without one their statistic.
     ends
-        What holds the value with confidence of about 0.9, given how well it is known; None where there is no formula.
+        What holds the value with confidence of about 0.9, given how well it is known; None where
+        there is no formula.
     """
 
     name: str
@@ -172,14 +188,22 @@ class Distance:
     ends: tuple[float, float] | None
 
 
-def distances(comparison: Comparison, seen: Mapping[str, TwoSampleResult] | None = None) -> list[Distance]:
+def distances(
+    comparison: Comparison, seen: Mapping[str, TwoSampleResult] | None = None
+) -> list[Distance]:
     """How far each sample is from the reference.
 
-    `seen` holds results of the same fitted tests on a part of the points, where all of them would take long.
+    `seen` holds results of the same fitted tests on a part of the points, where all of them would
+    take long.
     """
     _, values = effects(comparison)
     return [
-        Distance(name, comparison.adjusted[name], value, _around(comparison[name], (seen or comparison).get(name)))
+        Distance(
+            name,
+            comparison.adjusted[name],
+            value,
+            _around(comparison[name], (seen or comparison).get(name)),
+        )
         for name, value in values.items()
     ]
 
@@ -209,8 +233,8 @@ class Marginal:
     name, kind
         As in the user's table.
     at
-        Where densities are given, in the user's units; the levels of a category or of a boolean, or whole numbers, if
-        there are few, as texts.
+        Where densities are given, in the user's units; the levels of a category or of a boolean, or
+        whole numbers, if there are few, as texts.
     x, y
         Densities at these points, or shares of these levels.
     """
@@ -227,10 +251,16 @@ def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
     fitted, samples = held_out(result)
     found = {column.name: (column, place) for column, place in places(samples.schema)}
     if name not in found:
-        raise InputError(f"there is no column {name!r}; there are {', '.join(found) or 'none, as these are images'}.")
+        raise InputError(
+            f"there is no column {name!r}; there are "
+            f"{', '.join(found) or 'none, as these are images'}."
+        )
     column, place = found[name]
     shift, scale = fitted.scaling.shift[place], fitted.scaling.scale[place]
-    x, y = ((points[:, place].cpu().double() * scale + shift).numpy() for points in (samples.x, samples.y))
+    x, y = (
+        (points[:, place].cpu().double() * scale + shift).numpy()
+        for points in (samples.x, samples.y)
+    )
     if column.kind == "numeric":
         x, y = (_present(column, part)[:, 0] for part in (x, y))
         pooled = np.concatenate([x, y])
@@ -242,14 +272,21 @@ def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
         return Marginal(name, column.kind, at, _density(x, at, width), _density(y, at, width))
     if column.kind == "boolean":
         gaps = [part[:, -1:] if column.missing else np.zeros((len(part), 0)) for part in (x, y)]
-        values = [part[:, :1] * (1 - gap.sum(1, keepdims=True)) for part, gap in zip((x, y), gaps, strict=True)]
+        values = [
+            part[:, :1] * (1 - gap.sum(1, keepdims=True))
+            for part, gap in zip((x, y), gaps, strict=True)
+        ]
         x, y = (
             np.column_stack([1 - value - gap.sum(1, keepdims=True), value, gap])
             for value, gap in zip(values, gaps, strict=True)
         )
     levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
-    levels = ("false", "true") if column.kind == "boolean" else levels[: len(levels) - column.missing]
-    return Marginal(name, column.kind, (*levels, "missing") if column.missing else levels, x.mean(0), y.mean(0))
+    levels = (
+        ("false", "true") if column.kind == "boolean" else levels[: len(levels) - column.missing]
+    )
+    return Marginal(
+        name, column.kind, (*levels, "missing") if column.missing else levels, x.mean(0), y.mean(0)
+    )
 
 
 def _present(column: Column, values: Array) -> Array:
@@ -262,7 +299,9 @@ def _few_whole_numbers(values: Array) -> Array | None:
     """The values of a column that has few and only whole ones, which a density would smear; None for others."""
     whole = np.rint(values) + 0.0  # never -0
     found: Array = np.unique(whole)
-    rounded = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(np.abs(values).max())  # to single precision
+    rounded = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(
+        np.abs(values).max()
+    )  # to single precision
     return found if len(found) <= _MOST_COUNTS and np.abs(values - whole).max() <= rounded else None
 
 
@@ -282,7 +321,10 @@ def _bandwidth(pooled: Array, at: Array) -> float:
 
 
 def _density(values: Array, at: Array, width: float) -> Array:
-    total = sum(np.exp(-0.5 * ((at[:, None] - part) / width) ** 2).sum(1) for part in np.array_split(values, 8))
+    total = sum(
+        np.exp(-0.5 * ((at[:, None] - part) / width) ** 2).sum(1)
+        for part in np.array_split(values, 8)
+    )
     density: Array = np.asarray(total) / (len(values) * width * math.sqrt(2 * math.pi))
     return density
 
@@ -297,7 +339,8 @@ class PointMap:
     Attributes
     ----------
     positions, witness, of_y
-        (N, 2) places, (N,) values of the witness at each point without the point itself, and whether it is of Y.
+        (N, 2) places, (N,) values of the witness at each point without the point itself, and
+        whether it is of Y.
     points
         (N,) places of these points among the pooled held-out ones, X first.
     rows
@@ -356,7 +399,9 @@ def bulk(positions: Array) -> Limits:
     return (left, right), (bottom, top)
 
 
-def point_map(explanation: Explanation, *, most: int = 1500, rng: RNGLike | None = None) -> PointMap:
+def point_map(
+    explanation: Explanation, *, most: int = 1500, rng: RNGLike | None = None
+) -> PointMap:
     """At most `most` held-out points: two columns as they are, anything else along the main axes of its features.
 
     Examples
@@ -372,7 +417,9 @@ def point_map(explanation: Explanation, *, most: int = 1500, rng: RNGLike | None
     streams, (n, m) = Streams(rng), samples.sizes
     chosen = torch.randperm(n + m, generator=streams.torch("map"))[:most].sort().values
     of_x, of_y = explanation.contributions
-    at_points = np.concatenate([n * of_x, -m * of_y])  # a contribution is the witness over the size of the sample
+    at_points = np.concatenate(
+        [n * of_x, -m * of_y]
+    )  # a contribution is the witness over the size of the sample
     rows = samples.rows or (torch.arange(n), torch.arange(m))
     shared = {
         "witness": at_points[chosen.numpy()],
@@ -386,12 +433,21 @@ def point_map(explanation: Explanation, *, most: int = 1500, rng: RNGLike | None
         first, second = samples.schema.columns
         positions = in_units(fitted, pooled)
         return PointMap(
-            positions, axes=(first.name, second.name), space="the data", in_plane=True, share=None, **shared
+            positions,
+            axes=(first.name, second.name),
+            space="the data",
+            in_plane=True,
+            share=None,
+            **shared,
         )
-    features = _features(fitted, Samples(pooled[:0], pooled, samples.schema), streams.torch("embedding"))
+    features = _features(
+        fitted, Samples(pooled[:0], pooled, samples.schema), streams.torch("embedding")
+    )
     space = _space(fitted, samples.schema)
     if features.shape[1] == 1:
-        height = torch.rand(len(chosen), generator=streams.torch("height"), dtype=torch.float64).numpy()
+        height = torch.rand(
+            len(chosen), generator=streams.torch("height"), dtype=torch.float64
+        ).numpy()
         positions = np.column_stack([features[:, 0], height])
         axes = space, "nothing: spread at random"
         return PointMap(positions, axes=axes, space=space, in_plane=False, share=None, **shared)
@@ -402,13 +458,18 @@ def point_map(explanation: Explanation, *, most: int = 1500, rng: RNGLike | None
 
 def is_plane(schema: Schema) -> bool:
     """Whether the data are two columns of numbers, to be drawn as they are."""
-    return [column.kind for column in schema.columns] == ["numeric", "numeric"] and schema.shape == (2,)
+    return [column.kind for column in schema.columns] == [
+        "numeric",
+        "numeric",
+    ] and schema.shape == (2,)
 
 
 def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
     """(N, d): what the kernel compares points by, or the features that the statistic takes."""
     with torch.no_grad():
-        seen = embed_pooled(embedding(fitted.representation), samples, generator, memory=fitted.spec.memory)
+        seen = embed_pooled(
+            embedding(fitted.representation), samples, generator, memory=fitted.spec.memory
+        )
     features: Array = seen[0].flatten(1).double().cpu().numpy()
     return features
 
@@ -426,7 +487,9 @@ def _main_axes(features: Array) -> tuple[Array, float]:
     centred = features - features.mean(0)
     _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
     variance = lengths**2
-    return centred @ directions[:2].T, float(variance[:2].sum() / max(variance.sum(), np.finfo(np.float64).tiny))
+    return centred @ directions[:2].T, float(
+        variance[:2].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +510,9 @@ def witness_field(result: TwoSampleResult, limits: Limits) -> Field:
     values = witness(dataclasses.replace(result, samples=unnamed), np.concatenate([points, seen]))
     field, at_x, at_y = np.split(values, [len(points), len(points) + samples.sizes[0]])
     if _has_few_features(fitted.representation, samples):
-        field = field - (at_x.mean() + at_y.mean()) / 2  # as the contributions of points: from midway
+        field = (
+            field - (at_x.mean() + at_y.mean()) / 2
+        )  # as the contributions of points: from midway
     return Field(x, y, field.reshape(len(y), len(x)))
 
 
@@ -462,7 +527,8 @@ def kernel_fields(
     kernel, (x, y, points) = fitted.representation, _grid(result, limits)
     if not isinstance(kernel, Kernel) or _has_few_features(kernel, samples):
         raise IncompatibleParts(
-            f"the test {fitted.spec.name} compares features, not points by a kernel that falls with their distance, so "
+            f"the test {fitted.spec.name} compares features, not points by a kernel that falls "
+            "with their distance, so "
             "it has no contours around a point. Use mmd-d or mmd-o."
         )
     pooled = samples.pooled().double().cpu().numpy()
@@ -474,7 +540,9 @@ def kernel_fields(
         return torch.from_numpy(points).to(samples.x)
 
     with torch.no_grad():
-        around = kernel(seen((points - scaling.shift.numpy()) / scaling.scale.numpy()), seen(centres))
+        around = kernel(
+            seen((points - scaling.shift.numpy()) / scaling.scale.numpy()), seen(centres)
+        )
         around = (around / kernel(seen(centres), seen(centres)).diagonal()).double().cpu().numpy()
     shown = centres * scaling.scale.numpy() + scaling.shift.numpy()
     return shown, tuple(Field(x, y, values.reshape(len(y), len(x))) for values in around.T)
@@ -483,7 +551,9 @@ def kernel_fields(
 def _has_few_features(seen: nn.Module, samples: Samples) -> bool:
     """Whether the kernel is an inner product of features, whose origin is arbitrary."""
     with torch.no_grad():
-        return isinstance(seen, Kernel) and seen.features(seen.embed(samples.pooled()[:2])) is not None
+        return (
+            isinstance(seen, Kernel) and seen.features(seen.embed(samples.pooled()[:2])) is not None
+        )
 
 
 def in_units(fitted: FittedTest, points: Tensor) -> Array:
@@ -495,12 +565,16 @@ def in_units(fitted: FittedTest, points: Tensor) -> Array:
 def _grid(result: TwoSampleResult, limits: Limits) -> tuple[Array, Array, Array]:
     _, samples = held_out(result)
     if not is_plane(samples.schema):
-        raise InputError("contours take data of two columns of numbers; see `point_map` for others.")
+        raise InputError(
+            "contours take data of two columns of numbers; see `point_map` for others."
+        )
     x, y = (np.linspace(*ends, _GRID) for ends in limits)
     return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
-def _cluster_centres(points: Array, count: int, drawn: np.random.Generator, starts: int = 8) -> Array:
+def _cluster_centres(
+    points: Array, count: int, drawn: np.random.Generator, starts: int = 8
+) -> Array:
     """Means of clusters by Lloyd's iteration, from starts far apart (k-means++); the tightest of a few."""
     count = min(count, len(np.unique(points, axis=0)))
     found: list[tuple[float, Array]] = []
@@ -508,7 +582,9 @@ def _cluster_centres(points: Array, count: int, drawn: np.random.Generator, star
         centres = points[drawn.integers(len(points), size=1)]
         while len(centres) < count:
             distance = cdist(points, centres, "sqeuclidean").min(1)
-            centres = np.vstack([centres, points[drawn.choice(len(points), p=distance / distance.sum())]])
+            centres = np.vstack(
+                [centres, points[drawn.choice(len(points), p=distance / distance.sum())]]
+            )
         for _ in range(25):
             nearest = cdist(points, centres).argmin(1)
             for k in set(nearest.tolist()):
@@ -524,7 +600,11 @@ def mosaic(images: Sequence[NDArray[np.uint8]], columns: int, gap: int = 1) -> N
     """Images of one size side by side, in rows of `columns`, on white."""
     height, width, *channels = images[0].shape
     lines = -(-len(images) // columns)
-    sheet = np.full((lines * (height + gap) - gap, columns * (width + gap) - gap, *channels), 255, dtype=np.uint8)
+    sheet = np.full(
+        (lines * (height + gap) - gap, columns * (width + gap) - gap, *channels),
+        255,
+        dtype=np.uint8,
+    )
     for place, image in enumerate(images):
         top, left = (place // columns) * (height + gap), (place % columns) * (width + gap)
         sheet[top : top + height, left : left + width] = image
@@ -535,28 +615,42 @@ def shades(images: Sequence[NDArray[np.generic]]) -> list[NDArray[np.uint8]]:
     """Images as 0..255: bytes as they are, floats with one scale for all of them."""
     if not images or images[0].dtype == np.uint8:
         return [image.astype(np.uint8) for image in images]
-    low, high = min(float(image.min()) for image in images), max(float(image.max()) for image in images)
+    low, high = (
+        min(float(image.min()) for image in images),
+        max(float(image.max()) for image in images),
+    )
     factor = 255 / max(high - low, np.finfo(np.float64).tiny)
-    return [((image.astype(np.float64) - low) * factor).round().astype(np.uint8) for image in images]
+    return [
+        ((image.astype(np.float64) - low) * factor).round().astype(np.uint8) for image in images
+    ]
 
 
 # Common to all.
 
 
-def on_fewer_points(result: TwoSampleResult, most: int, rng: RNGLike | None = None) -> TwoSampleResult:
+def on_fewer_points(
+    result: TwoSampleResult, most: int, rng: RNGLike | None = None
+) -> TwoSampleResult:
     """The same fitted test on at most `most` held-out points of each sample, drawn at random.
 
-    A part of a sample of independent points is one too, so what is exact for all points is exact for these.
+    A part of a sample of independent points is one too, so what is exact for all points is exact
+    for these.
     """
     fitted, samples = held_out(result)
     if max(samples.sizes) <= most:
         return result
     streams, (n, m) = Streams(rng), samples.sizes
     order = torch.randperm(n, generator=streams.torch("fewer"))
-    orders = order, order if n == m else torch.randperm(m, generator=streams.torch("fewer of Y"))  # pairs stay together
+    orders = (
+        order,
+        order if n == m else torch.randperm(m, generator=streams.torch("fewer of Y")),
+    )  # pairs stay together
     known = samples.rows or (torch.arange(n), torch.arange(m))
     chosen = [part[:most].sort().values for part in orders]
-    x, y = (points[index.to(points.device)] for points, index in zip((samples.x, samples.y), chosen, strict=True))
+    x, y = (
+        points[index.to(points.device)]
+        for points, index in zip((samples.x, samples.y), chosen, strict=True)
+    )
     rows_x, rows_y = (rows.cpu()[index] for rows, index in zip(known, chosen, strict=True))
     return fitted._test_scaled(Samples(x, y, samples.schema, (rows_x, rows_y)), streams, False)
 

@@ -1,7 +1,7 @@
 """The report of a comparison: one page about one reference and many samples.
 
-The first screen says which samples differ; each of them has a part that folds out, with what its own report would say
-first. That one is `comparison["name"].report(path)`.
+The first screen says which samples differ; each of them has a part that folds out, with what its
+own report would say first. That one is `comparison["name"].report(path)`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,24 @@ from .._progress import bar
 from .._random import RNGLike, Streams
 from .charts import distances, null_of
 from .page import fill, levels_with, or_why, ready, write
-from .report import Fact, Look, circumstances, columns_part, fingerprints, is_exact, look_at, rows_part
+from .report import (
+    Fact,
+    Look,
+    circumstances,
+    columns_part,
+    fingerprints,
+    is_exact,
+    look_at,
+    rows_part,
+)
 from .svg import distance_chart, null_chart
 
 _COLUMNS_SHOWN, _CHARTS_SHOWN = 12, 3  # of each sample
 _PICTURES_SHOWN, _THUMBNAIL = 4, 48  # of each sample; pixels of the longer side
-_MOST_PARTS, _MOST_ALBUMS = 60, 30  # samples that fold out, with columns and with pictures: a page stays below 3 MB
+_MOST_PARTS, _MOST_ALBUMS = (
+    60,
+    30,
+)  # samples that fold out, with columns and with pictures: a page stays below 3 MB
 
 _PROMISES = {
     "holm": "the chance that any sample of the reference's distribution is said to differ is at most {alpha:g}, "
@@ -45,7 +57,10 @@ def write_comparison_report(
 ) -> Path:
     """Write what `render_comparison` gives to a file, and return its path."""
     ready(path)
-    return write(render_comparison(comparison, reference=reference, facts=facts, rng=rng, progress=progress), path)
+    return write(
+        render_comparison(comparison, reference=reference, facts=facts, rng=rng, progress=progress),
+        path,
+    )
 
 
 def render_comparison(
@@ -92,7 +107,9 @@ def render_comparison(
         reference=reference,
         levels=levels,
         alpha=alpha,
-        verdict={level: verdict(len(comparison.rejected(level)), len(comparison)) for level in levels},
+        verdict={
+            level: verdict(len(comparison.rejected(level)), len(comparison)) for level in levels
+        },
         promise={level: _PROMISES[comparison.correction].format(alpha=level) for level in levels},
         adjusted=CORRECTIONS[comparison.correction][0],
         effect=title,
@@ -109,7 +126,9 @@ def render_comparison(
 
 def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> dict[str, Look]:
     """What the parts draw on, for the samples that differ most."""
-    ranked = sorted(comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue))
+    ranked = sorted(
+        comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue)
+    )
     fitted = (result.fitted for result in comparison.values())
     albums = any(test is not None and test.schema.kind == "image" for test in fitted)
     chosen = set(ranked[: _MOST_ALBUMS if albums else _MOST_PARTS])
@@ -117,7 +136,9 @@ def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> d
     with bar("explaining", len(chosen), progress) as tick:
         for name in comparison:
             if name in chosen:
-                looks[name] = look_at(comparison[name], comparison.alpha, None, streams.child(name), False)
+                looks[name] = look_at(
+                    comparison[name], comparison.alpha, None, streams.child(name), False
+                )
                 tick(name)
     return looks
 
@@ -141,13 +162,20 @@ def _part(comparison: Comparison, name: str, look: Look) -> dict[str, Any]:
 def _facts(comparison: Comparison, name: str) -> list[Fact]:
     result, seed = comparison[name], str(comparison.seeds[name])
     chosen = [] if result.chosen is None else [("Chosen", result.chosen, False)]
-    return [("Calibration", result.calibration, False), ("Seed", seed, False), *chosen, *fingerprints(result)]
+    return [
+        ("Calibration", result.calibration, False),
+        ("Seed", seed, False),
+        *chosen,
+        *fingerprints(result),
+    ]
 
 
 def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:
     """Everything that it takes to do the same again."""
     lines: list[Fact] = [(name, str(value), name == "Command") for name, value in facts.items()]
-    tests = dict.fromkeys(repr(result.fitted.spec) for result in comparison.values() if result.fitted is not None)
+    tests = dict.fromkeys(
+        repr(result.fitted.spec) for result in comparison.values() if result.fitted is not None
+    )
     lines += [("Test", test, True) for test in tests]
     lines.append(("Correction", CORRECTIONS[comparison.correction][0], False))
     return [*lines, *circumstances()]

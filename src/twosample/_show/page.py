@@ -97,7 +97,11 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"p": format_pvalue, "shown": as_text, "percent": lambda share: f"{100 * share:.1f} %"}
+    environment.filters |= {
+        "p": format_pvalue,
+        "shown": as_text,
+        "percent": lambda share: f"{100 * share:.1f} %",
+    }
     return environment
 
 
@@ -108,4 +112,6 @@ def _file(name: str) -> str:
 def _json(value: object) -> Drawn:
     """JSON that can stand in a script element: no `<` in it ends that early, or opens a comment."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return Drawn(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Drawn(
+        text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )

@@ -1,7 +1,8 @@
 """The report: one HTML file with everything that a result has to say, to be read offline and passed on.
 
-The numbers come from `explain`, `power` and `views`, the charts from `svg`, the words from `report.html.jinja`; this
-module puts them together. A part that a test does not have is replaced by a sentence that says why.
+The numbers come from `explain`, `power` and `views`, the charts from `svg`, the words from
+`report.html.jinja`; this module puts them together. A part that a test does not have is replaced by
+a sentence that says why.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ import torch
 from numpy.typing import NDArray
 
 from .._calibration import PairSwap, Permutation
-from .._insight.explain import ColumnDifference, Explanation, TellingRow, explain, held_out, row_pixels, row_values
+from .._insight.explain import (
+    ColumnDifference,
+    Explanation,
+    TellingRow,
+    explain,
+    held_out,
+    row_pixels,
+    row_values,
+)
 from .._insight.power import PredictedPower, predict_power
 from .._objectives import PowerCriterion
 from .._random import RNGLike, Streams
@@ -79,7 +88,15 @@ def write_report(
 ) -> Path:
     """Write what `render` gives to a file, and return its path."""
     ready(path)
-    page = render(result, alpha=alpha, names=names, explanation=explanation, facts=facts, rng=rng, progress=progress)
+    page = render(
+        result,
+        alpha=alpha,
+        names=names,
+        explanation=explanation,
+        facts=facts,
+        rng=rng,
+        progress=progress,
+    )
     return write(page, path)
 
 
@@ -159,7 +176,10 @@ class Look:
     @cached_property
     def drawn(self) -> PointMap | None:
         """The map of these rows; None where there is none to draw."""
-        explanation, most = self.explanation, _MOST_PICTURES if self.unit == "images" else _MOST_POINTS
+        explanation, most = (
+            self.explanation,
+            _MOST_PICTURES if self.unit == "images" else _MOST_POINTS,
+        )
         if explanation is None:
             return None
         return or_why(lambda: point_map(explanation, most=most, rng=self.streams.numpy("map")))[0]
@@ -180,7 +200,9 @@ class Look:
         if self.seen is None or self.seen.sizes == self.result.sizes:
             return ""
         (n, m), (of_n, of_m) = self.seen.sizes, self.result.sizes
-        return f"From {n:,} + {m:,} of the {of_n:,} + {of_m:,} held-out {self.unit}, drawn at random."
+        return (
+            f"From {n:,} + {m:,} of the {of_n:,} + {of_m:,} held-out {self.unit}, drawn at random."
+        )
 
 
 def look_at(
@@ -208,9 +230,13 @@ def _explained(result: TwoSampleResult, streams: Streams, progress: bool | None)
 def _verdict(look: Look) -> dict[str, Any]:
     result, p = look.result, format_pvalue(look.result.pvalue)
     return {
-        "title": look.at_levels(lambda a: "The samples differ" if result.reject(a) else "No difference found"),
+        "title": look.at_levels(
+            lambda a: "The samples differ" if result.reject(a) else "No difference found"
+        ),
         "differ": {level: result.reject(level) for level in look.levels},
-        "side": look.at_levels(lambda a: f"p = {p} is {'at most' if result.reject(a) else 'above'} α = {a:g}"),
+        "side": look.at_levels(
+            lambda a: f"p = {p} is {'at most' if result.reject(a) else 'above'} α = {a:g}"
+        ),
         "p": p,
         "exact": is_exact(result),
     }
@@ -218,7 +244,9 @@ def _verdict(look: Look) -> dict[str, Any]:
 
 def is_exact(result: TwoSampleResult) -> bool:
     """Whether the p-value holds at any size, not only in a limit."""
-    return result.fitted is None or isinstance(result.fitted.spec.calibration, Permutation | PairSwap)
+    return result.fitted is None or isinstance(
+        result.fitted.spec.calibration, Permutation | PairSwap
+    )
 
 
 def _effect(look: Look) -> dict[str, Any]:
@@ -226,24 +254,37 @@ def _effect(look: Look) -> dict[str, Any]:
     # From a part of the rows where there are many: it is one more pass over all pairs of them.
     predicted, why_not = or_why(lambda: predict_power(look.seen or result))
     tiles = [
-        ("MMD", effect.mmd, "the distance between the samples as the kernel sees them; 0 where there is none"),
-        ("J", effect.criterion, "MMD² over its standard deviation: what the power of the test grows with"),
+        (
+            "MMD",
+            effect.mmd,
+            "the distance between the samples as the kernel sees them; 0 where there is none",
+        ),
+        (
+            "J",
+            effect.criterion,
+            "MMD² over its standard deviation: what the power of the test grows with",
+        ),
         (
             "Accuracy",
             effect.accuracy,
-            f"of the classifier on held-out {look.unit}, both samples weighing the same; 0.5 is chance",
+            f"of the classifier on held-out {look.unit}, both samples weighing the same; 0.5 is "
+            "chance",
         ),
         ("AUC", effect.auc, "the chance that X scores higher than Y, one of each; 0.5 is chance"),
     ]
     shown: list[dict[str, Any]] = [
-        {"name": name, "value": f"{value:.3g}", "note": note} for name, value, note in tiles if value is not None
+        {"name": name, "value": f"{value:.3g}", "note": note}
+        for name, value, note in tiles
+        if value is not None
     ]
     chart = None
     if predicted is not None:
         shown += _power_tiles(look, predicted)
         chart = _power_chart(look, predicted)
     elif effect.power is not None:
-        note = f"the chance to find this difference again with as many {look.unit}, at α = {ALPHA:g}"
+        note = (
+            f"the chance to find this difference again with as many {look.unit}, at α = {ALPHA:g}"
+        )
         shown.append({"name": "Power", "value": f"{effect.power:.2f}", "note": note})
     return {"tiles": shown, "chart": chart, "why_not": why_not}
 
@@ -262,7 +303,11 @@ def _power_tiles(look: Look, predicted: PredictedPower) -> list[dict[str, Any]]:
         low, high = (None if end is None else f"{end:,}" for end in ends)
         if low is None:
             return f"no number of {look.unit} is known to be enough"
-        between = f"{low} to {high} of X" if high is not None else f"at least {low} of X; there may be nothing to find"
+        between = (
+            f"{low} to {high} of X"
+            if high is not None
+            else f"at least {low} of X; there may be nothing to find"
+        )
         return f"to test, of X and Y ({between}){on_top}"
 
     def around_power(level: float) -> str:
@@ -270,7 +315,9 @@ def _power_tiles(look: Look, predicted: PredictedPower) -> list[dict[str, Any]]:
         return f"{low:.2f} to {high:.2f}: the chance to find this difference again on {n:,} + {m:,} new {look.unit}"
 
     def careful(text: Callable[[float], str]) -> dict[float, str]:
-        return look.at_levels(lambda level: or_why(partial(text, level))[0] or "too few shuffles for this level")
+        return look.at_levels(
+            lambda level: or_why(partial(text, level))[0] or "too few shuffles for this level"
+        )
 
     power = careful(lambda level: f"{predicted.power(n, m, level):.2f}")
     return [
@@ -286,7 +333,9 @@ def _power_tiles(look: Look, predicted: PredictedPower) -> list[dict[str, Any]]:
 def _power_chart(look: Look, predicted: PredictedPower) -> Drawn | None:
     curves, (n, m) = {}, look.result.sizes
     for level in look.levels:
-        curve, _ = or_why(partial(power_over_sizes, predicted, power=POWER, alpha=level, sizes=(n, m)))
+        curve, _ = or_why(
+            partial(power_over_sizes, predicted, power=POWER, alpha=level, sizes=(n, m))
+        )
         if curve is not None:  # too few shuffles for so small a level
             curves[level] = curve
     if look.alpha not in curves:
@@ -319,7 +368,10 @@ def columns_part(look: Look, charts: int = _COLUMNS_SHOWN) -> dict[str, Any] | N
         }
 
     seen = look.seen
-    drawn = [{"column": column, "chart": marginal_chart(marginal_of(seen, column.name))} for column in ranked[:charts]]
+    drawn = [
+        {"column": column, "chart": marginal_chart(marginal_of(seen, column.name))}
+        for column in ranked[:charts]
+    ]
     return {
         "table": [cells(column) for column in ranked],
         "differing": look.at_levels(differing),
@@ -330,7 +382,9 @@ def columns_part(look: Look, charts: int = _COLUMNS_SHOWN) -> dict[str, Any] | N
     }
 
 
-def rows_part(look: Look, most: int = _ROWS_SHOWN, thumbnail: int = _THUMBNAIL) -> dict[str, Any] | None:
+def rows_part(
+    look: Look, most: int = _ROWS_SHOWN, thumbnail: int = _THUMBNAIL
+) -> dict[str, Any] | None:
     """The rows of each sample that tell most, as tables or as pictures; None without an explanation."""
     if look.explanation is None:
         return None
@@ -340,13 +394,22 @@ def rows_part(look: Look, most: int = _ROWS_SHOWN, thumbnail: int = _THUMBNAIL) 
 
     def cells(row: TellingRow) -> dict[str, Any]:
         values = [row.values[name] for name in shown]
-        return {"row": row.row, "share": row.share, "cells": values, "picture": next(pictures, None)}
+        return {
+            "row": row.row,
+            "share": row.share,
+            "cells": values,
+            "picture": next(pictures, None),
+        }
 
     samples = [
         {"sample": sample, "rows": [cells(row) for row in of_sample]}
         for sample, of_sample in zip("XY", rows, strict=True)
     ]
-    return {"columns": shown, "samples": samples, "hidden": len(look.explanation.columns) - len(shown)}
+    return {
+        "columns": shown,
+        "samples": samples,
+        "hidden": len(look.explanation.columns) - len(shown),
+    }
 
 
 def _value_columns(explanation: Explanation) -> list[str]:
@@ -377,7 +440,9 @@ def _about(drawn: PointMap) -> str:
     """Which points a map shows, and where."""
     shown, outside = len(drawn.points), int((~drawn.inside).sum())
     if shown < drawn.total:
-        which = f"{shown:,} of {drawn.total:,} points, drawn at random without a look at their labels,"
+        which = (
+            f"{shown:,} of {drawn.total:,} points, drawn at random without a look at their labels,"
+        )
     else:
         which = f"All {shown:,} points"
     where = f"along {drawn.space}; the height means nothing"
@@ -385,7 +450,9 @@ def _about(drawn: PointMap) -> str:
         where = "in the plane of the data"
     elif drawn.share is not None:
         where = f"along the two main axes of {drawn.space}, which have {100 * drawn.share:.0f} % of their variance"
-    return f"{which} {where}." + (f" {outside} far out {'is' if outside == 1 else 'are'} not shown." if outside else "")
+    return f"{which} {where}." + (
+        f" {outside} far out {'is' if outside == 1 else 'are'} not shown." if outside else ""
+    )
 
 
 def _points(look: Look) -> dict[str, Any] | None:
@@ -395,7 +462,9 @@ def _points(look: Look) -> dict[str, Any] | None:
         return None
     fitted, samples = held_out(seen)
     inside = np.flatnonzero(drawn.inside)
-    pooled = samples.pooled()[torch.from_numpy(drawn.points[inside]).to(samples.x.device)].cpu().double()
+    pooled = (
+        samples.pooled()[torch.from_numpy(drawn.points[inside]).to(samples.x.device)].cpu().double()
+    )
     places = map_places(drawn)
     found: dict[str, Any] = {
         "at": [places[k] for k in inside],
@@ -404,10 +473,15 @@ def _points(look: Look) -> dict[str, Any] | None:
         "witness": [float(f"{value:.2g}") for value in drawn.witness[inside]],
     }
     if samples.schema.kind == "image":
-        return found | _sprite([row_pixels(samples.schema, fitted.scaling, point) for point in pooled])
+        return found | _sprite(
+            [row_pixels(samples.schema, fitted.scaling, point) for point in pooled]
+        )
     names = _value_columns(explanation)
     rows = (row_values(samples.schema, fitted.scaling, point) for point in pooled)
-    return found | {"columns": names, "values": [[as_text(row[name]) for name in names] for row in rows]}
+    return found | {
+        "columns": names,
+        "values": [[as_text(row[name]) for name in names] for row in rows],
+    }
 
 
 def _training(look: Look) -> dict[str, Any]:
@@ -442,7 +516,11 @@ def fingerprints(result: TwoSampleResult) -> list[Fact]:
     if result.samples is None:
         return []
     return [
-        (f"{sample} as tested", f"{' × '.join(map(str, points.shape))} numbers, SHA-256 {fingerprint(points)}", False)
+        (
+            f"{sample} as tested",
+            f"{' × '.join(map(str, points.shape))} numbers, SHA-256 {fingerprint(points)}",
+            False,
+        )
         for sample, points in (("X", result.samples.x), ("Y", result.samples.y))
     ]
 
@@ -452,7 +530,11 @@ def circumstances() -> list[Fact]:
     made = f"Python {platform.python_version()}, torch {version('torch')}, NumPy {version('numpy')}"
     now = datetime.datetime.now(datetime.UTC)
     return [
-        ("Versions", f"twosample {__version__}, {made}, SciPy {version('scipy')}, {platform.system()}", False),
+        (
+            "Versions",
+            f"twosample {__version__}, {made}, SciPy {version('scipy')}, {platform.system()}",
+            False,
+        ),
         ("Written", f"{now:%Y-%m-%d %H:%M} UTC", False),
     ]
 
@@ -472,7 +554,11 @@ def _sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
     columns = 30
     height, width = tiles[0].shape[:2]
     sheet = mosaic([tile[..., :3] if tile.ndim == 3 else tile for tile in tiles], columns, gap=0)
-    return {"sprite": _address(_image().fromarray(sheet), "JPEG"), "tile": [width, height], "across": columns}
+    return {
+        "sprite": _address(_image().fromarray(sheet), "JPEG"),
+        "tile": [width, height],
+        "across": columns,
+    }
 
 
 def _smaller(image: NDArray[np.uint8], longest: int) -> Any:

@@ -1,6 +1,7 @@
 """Charts as inline SVG for the report: shapes and classes, no colours. Those are the style sheet's, light and dark.
 
-What depends on the level alpha is drawn once for each level, in a group with `data-level`, all but one of them hidden.
+What depends on the level alpha is drawn once for each level, in a group with `data-level`, all but
+one of them hidden.
 """
 
 from __future__ import annotations
@@ -34,17 +35,27 @@ class Drawn(str):
 def element(name: str, *children: str, **attributes: object) -> Drawn:
     """<name attributes>children</name>; attributes and children that are not `Drawn` are escaped.
 
-    Attributes that are None are left out. A trailing underscore is dropped and others are hyphens: class_, data_level.
+    Attributes that are None are left out. A trailing underscore is dropped and others are hyphens:
+    class_, data_level.
 
     Examples
     --------
     >>> element("text", "a < b", x=1.50, class_="label")
     '<text x="1.5" class="label">a &lt; b</text>'
     """
-    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    texts = {key: _number(value) if isinstance(value, float) else str(value) for key, value in named.items()}
+    named = {
+        key.rstrip("_").replace("_", "-"): value
+        for key, value in attributes.items()
+        if value is not None
+    }
+    texts = {
+        key: _number(value) if isinstance(value, float) else str(value)
+        for key, value in named.items()
+    }
     listed = "".join(f' {key}="{html.escape(text)}"' for key, text in texts.items())
-    inside = "".join(child if isinstance(child, Drawn) else html.escape(child) for child in children)
+    inside = "".join(
+        child if isinstance(child, Drawn) else html.escape(child) for child in children
+    )
     return Drawn(f"<{name}{listed}>{inside}</{name}>")
 
 
@@ -78,7 +89,9 @@ class Scale:
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1, 2, 5) if self.high < 500 * self.low else (1,)
-            return [s * 10.0**d for d in decades for s in steps if self.low <= s * 10.0**d <= self.high]
+            return [
+                s * 10.0**d for d in decades for s in steps if self.low <= s * 10.0**d <= self.high
+            ]
         rough = (self.high - self.low) / count
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
@@ -111,13 +124,18 @@ class Panel:
     ) -> Panel:
         """A panel with these values along its axes and margins in units."""
         return cls(
-            Scale(*_apart(*across), left, width - right, log), Scale(*_apart(*up), height - bottom, top), width, height
+            Scale(*_apart(*across), left, width - right, log),
+            Scale(*_apart(*up), height - bottom, top),
+            width,
+            height,
         )
 
     def path(self, xs: ArrayLike, ys: ArrayLike, *, close: bool = False) -> str:
         """The outline through points, as the attribute d has it."""
         pairs = zip(self.x(xs).tolist(), self.y(ys).tolist(), strict=True)
-        return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in pairs) + ("Z" if close else "")
+        return (
+            "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in pairs) + ("Z" if close else "")
+        )
 
     def x_axis(self, label: str, *, ticks: Sequence[float] | None = None) -> Drawn:
         """A line with ticks at the bottom of the panel, and what it shows."""
@@ -126,9 +144,15 @@ class Panel:
         parts = [element("line", x1=self.x.start, x2=self.x.end, y1=below, y2=below, class_="axis")]
         for place, text in zip(self.x(shown).tolist(), map(tick_label, shown), strict=True):
             parts.append(element("line", x1=place, x2=place, y1=below, y2=below + 4, class_="axis"))
-            parts.append(element("text", text, x=place, y=below + 18, text_anchor="middle", class_="tick"))
+            parts.append(
+                element("text", text, x=place, y=below + 18, text_anchor="middle", class_="tick")
+            )
         middle = (self.x.start + self.x.end) / 2
-        parts.append(element("text", label, x=middle, y=self.height - 8, text_anchor="middle", class_="label"))
+        parts.append(
+            element(
+                "text", label, x=middle, y=self.height - 8, text_anchor="middle", class_="label"
+            )
+        )
         return together(parts)
 
     def y_axis(self, *, ticks: Sequence[float] | None = None) -> Drawn:
@@ -136,8 +160,14 @@ class Panel:
         shown = self.y.ticks(4) if ticks is None else ticks
         parts = []
         for place, text in zip(self.y(shown).tolist(), map(tick_label, shown), strict=True):
-            parts.append(element("line", x1=self.x.start, x2=self.x.end, y1=place, y2=place, class_="grid"))
-            parts.append(element("text", text, x=self.x.start - 6, y=place + 4, text_anchor="end", class_="tick"))
+            parts.append(
+                element("line", x1=self.x.start, x2=self.x.end, y1=place, y2=place, class_="grid")
+            )
+            parts.append(
+                element(
+                    "text", text, x=self.x.start - 6, y=place + 4, text_anchor="end", class_="tick"
+                )
+            )
         return together(parts)
 
     def flag(self, value: float, text: str, row: int, class_: str) -> Drawn:
@@ -147,7 +177,13 @@ class Panel:
         return element(
             "g",
             element("line", x1=place, x2=place, y1=height - 9, y2=self.y.start),
-            element("text", text, x=place + (-6 if before else 6), y=height, text_anchor="end" if before else "start"),
+            element(
+                "text",
+                text,
+                x=place + (-6 if before else 6),
+                y=height,
+                text_anchor="end" if before else "start",
+            ),
             class_=class_,
         )
 
@@ -203,19 +239,32 @@ def null_chart(null: Null, levels: Sequence[float], alpha: float) -> Drawn:
     places = [float(null.edges[0]), float(null.edges[-1]), null.observed]
     places += [threshold for threshold in thresholds.values() if threshold is not None]
     margin = 0.03 * (max(places) - min(places))
-    panel = Panel.of((min(places) - margin, max(places) + margin), (0, float(null.shares.max())), top=2.4 * _TEXT_ROW)
+    panel = Panel.of(
+        (min(places) - margin, max(places) + margin),
+        (0, float(null.shares.max())),
+        top=2.4 * _TEXT_ROW,
+    )
     lefts, tops, bottom = panel.x(null.edges).tolist(), panel.y(null.shares).tolist(), panel.y.start
     bars = together(
-        element("rect", x=left, y=top, width=max(0.85 * (right - left), right - left - 1), height=bottom - top)
+        element(
+            "rect",
+            x=left,
+            y=top,
+            width=max(0.85 * (right - left), right - left - 1),
+            height=bottom - top,
+        )
         for left, right, top in zip(lefts, lefts[1:], tops, strict=False)
         if bottom - top > 0
     )
     flags = {
-        level: "" if value is None else panel.flag(value, f"threshold at α = {level:g}", 1, "flag threshold")
+        level: ""
+        if value is None
+        else panel.flag(value, f"threshold at α = {level:g}", 1, "flag threshold")
         for level, value in thresholds.items()
     }
     alt = (
-        f"Histogram of {null.symbol} when both samples come from one distribution, between {null.edges[0]:.3g} and "
+        f"Histogram of {null.symbol} when both samples come from one distribution, between "
+        f"{null.edges[0]:.3g} and "
         f"{null.edges[-1]:.3g}; the observed value is {null.observed:.3g}."
     )
     return panel.picture(
@@ -227,7 +276,9 @@ def null_chart(null: Null, levels: Sequence[float], alpha: float) -> Drawn:
     )
 
 
-def power_chart(curves: Mapping[float, PowerCurve], alpha: float, wanted: float, ratio: float, unit: str) -> Drawn:
+def power_chart(
+    curves: Mapping[float, PowerCurve], alpha: float, wanted: float, ratio: float, unit: str
+) -> Drawn:
     """Predicted power over the rows or images tested, at each level."""
     most = max(float(curve.sizes[-1]) for curve in curves.values())
     least = min(float(curve.sizes[0]) for curve in curves.values())
@@ -235,17 +286,23 @@ def power_chart(curves: Mapping[float, PowerCurve], alpha: float, wanted: float,
     here = next(iter(curves.values())).here
 
     def drawn(curve: PowerCurve) -> Drawn:
-        band = panel.path([*curve.sizes, *curve.sizes[::-1]], [*curve.high, *curve.low[::-1]], close=True)
+        band = panel.path(
+            [*curve.sizes, *curve.sizes[::-1]], [*curve.high, *curve.low[::-1]], close=True
+        )
         parts = [
             element("path", d=band, class_="band"),
             element("path", d=panel.path(curve.sizes, curve.power), class_="line"),
         ]
         if curve.needed is not None and curve.needed <= most:
-            parts.append(panel.flag(curve.needed, f"{curve.needed:,} for power {wanted:g}", 1, "flag needed"))
+            parts.append(
+                panel.flag(curve.needed, f"{curve.needed:,} for power {wanted:g}", 1, "flag needed")
+            )
         return together(parts)
 
     now = curves[alpha]
-    alt = f"Predicted power at alpha = {alpha:g}: {now.power[0]:.2f} with {now.sizes[0]} {unit} of X"
+    alt = (
+        f"Predicted power at alpha = {alpha:g}: {now.power[0]:.2f} with {now.sizes[0]} {unit} of X"
+    )
     alt += "." if now.needed is None else f", {wanted:g} with {now.needed}."
     beside = "of each sample" if abs(ratio - 1) < 1e-9 else f"of X, {ratio:.3g} times as many of Y"
     return panel.picture(
@@ -261,14 +318,22 @@ def distance_chart(distances: Sequence[Distance], title: str, alpha: float) -> D
     """How far each sample is from the reference: its name, a dot and its interval, filled where the sample differs."""
     ends = [value for d in distances for value in (d.value, *(d.ends or ()))]
     high, line = max(0.0, *ends), 34.0
-    panel = Panel.of((min(0.0, *ends), 1.02 * high), (0, 1), height=line * len(distances) + 58, top=0)
+    panel = Panel.of(
+        (min(0.0, *ends), 1.02 * high), (0, 1), height=line * len(distances) + 58, top=0
+    )
     zero = float(panel.x(0))
     parts = [element("line", x1=zero, x2=zero, y1=0.0, y2=panel.y.start, class_="axis")]
     for place, distance in enumerate(distances):
         middle = line * place + 25
         inside = [
             element("title", _about(distance)),
-            element("text", _short(distance.name, 50), x=panel.x.start + 4, y=middle - 11, class_="label"),
+            element(
+                "text",
+                _short(distance.name, 50),
+                x=panel.x.start + 4,
+                y=middle - 11,
+                class_="label",
+            ),
             element("line", x1=panel.x.start, x2=panel.x.end, y1=middle, y2=middle, class_="grid"),
         ]
         if distance.ends is not None:
@@ -297,10 +362,16 @@ def training_chart(log: TrainingLog, held_out: float | None) -> Drawn:
     parts = [panel.y_axis(), panel.x_axis("step")]
     parts.append(element("path", d=panel.path(steps[::every], values[::every]), class_="line thin"))
     if log.validation:
-        parts.append(element("path", d=panel.path(*zip(*log.validation, strict=True)), class_="line other"))
+        parts.append(
+            element("path", d=panel.path(*zip(*log.validation, strict=True)), class_="line other")
+        )
     if held_out is not None:
-        parts.append(element("path", d=panel.path([0, log.steps], [held_out] * 2), class_="line held-out"))
-    alt = f"The objective over {log.steps} training steps, from {values[0]:.3g} to {values[-1]:.3g}."
+        parts.append(
+            element("path", d=panel.path([0, log.steps], [held_out] * 2), class_="line held-out")
+        )
+    alt = (
+        f"The objective over {log.steps} training steps, from {values[0]:.3g} to {values[-1]:.3g}."
+    )
     return panel.picture(alt, *parts)
 
 
@@ -317,7 +388,8 @@ def marginal_chart(marginal: Marginal) -> Drawn:
         parts.append(element("path", d=panel.path(*ends, close=True), class_=f"area {sample}"))
         parts.append(element("path", d=panel.path(at, density), class_=f"line {sample}"))
     alt = (
-        f"Densities of {marginal.name}; the highest is at {at[marginal.x.argmax()]:.3g} in X and at "
+        f"Densities of {marginal.name}; the highest is at {at[marginal.x.argmax()]:.3g} in X and "
+        "at "
         f"{at[marginal.y.argmax()]:.3g} in Y."
     )
     return panel.picture(alt, *parts, panel.x_axis("", ticks=panel.x.ticks(4)))
@@ -331,21 +403,40 @@ def _share_chart(marginal: Marginal, most: int = 7) -> Drawn:
     names, x, y = [str(marginal.at[k]) for k in common], marginal.x[common], marginal.y[common]
     height = 8 + 20 * len(names)
     panel = Panel.of(
-        (0, float(max(x.max(), y.max()))), (0, 1), width=300, height=max(height, 60), left=92, right=64, bottom=4
+        (0, float(max(x.max(), y.max()))),
+        (0, 1),
+        width=300,
+        height=max(height, 60),
+        left=92,
+        right=64,
+        bottom=4,
     )
     parts = []
     for place, (name, in_x, in_y) in enumerate(zip(names, x.tolist(), y.tolist(), strict=True)):
         top = 6.0 + 20 * place
-        parts.append(element("text", _short(name, 12), x=86.0, y=top + 12, text_anchor="end", class_="tick"))
+        parts.append(
+            element("text", _short(name, 12), x=86.0, y=top + 12, text_anchor="end", class_="tick")
+        )
         for sample, share, offset in (("x", in_x, 0), ("y", in_y, 8)):
             width = max(float(panel.x(share)) - panel.x.start, 0.5)
             parts.append(
-                element("rect", x=panel.x.start, y=top + offset, width=width, height=7.0, class_=f"bar {sample}")
+                element(
+                    "rect",
+                    x=panel.x.start,
+                    y=top + offset,
+                    width=width,
+                    height=7.0,
+                    class_=f"bar {sample}",
+                )
             )
         end, both = float(panel.x(max(in_x, in_y))), f"{100 * in_x:.0f} / {100 * in_y:.0f} %"
         parts.append(element("text", both, x=end + 5, y=top + 12, class_="tick"))
-    shares = ", ".join(f"{n} {100 * a:.0f} % and {100 * b:.0f} %" for n, a, b in zip(names, x, y, strict=True))
-    return panel.picture(f"Shares of the levels of {marginal.name} in X and in Y: {shares}.", *parts)
+    shares = ", ".join(
+        f"{n} {100 * a:.0f} % and {100 * b:.0f} %" for n, a, b in zip(names, x, y, strict=True)
+    )
+    return panel.picture(
+        f"Shares of the levels of {marginal.name} in X and in Y: {shares}.", *parts
+    )
 
 
 def map_chart(drawn: PointMap, field: Field | None, **attributes: object) -> Drawn:
@@ -353,15 +444,20 @@ def map_chart(drawn: PointMap, field: Field | None, **attributes: object) -> Dra
     panel = _map_panel(drawn)
     parts = [] if field is None else [_bands(panel, field, drawn.largest)]
     classes = witness_classes(drawn.colours)
-    for (x, y), of_y, shade, inside in zip(_places(panel, drawn), drawn.of_y, classes, drawn.inside, strict=True):
+    for (x, y), of_y, shade, inside in zip(
+        _places(panel, drawn), drawn.of_y, classes, drawn.inside, strict=True
+    ):
         if inside:
             shape = f"M{_number(x)} {_number(y - 4)}l4 4-4 4-4-4z" if of_y else _circle(x, y, 3)
             parts.append(element("path", d=shape, class_=f"w{shade}"))
     alt = (
-        f"Map of {int(drawn.inside.sum())} held-out points: across {drawn.axes[0]}, up {drawn.axes[1]}; "
+        f"Map of {int(drawn.inside.sum())} held-out points: across {drawn.axes[0]}, up "
+        f"{drawn.axes[1]}; "
         "coloured by whether they look like X or like Y."
     )
-    return panel.picture(alt, _map_axes(panel, drawn), element("g", *parts, class_="points"), **attributes)
+    return panel.picture(
+        alt, _map_axes(panel, drawn), element("g", *parts, class_="points"), **attributes
+    )
 
 
 def contour_chart(drawn: PointMap, centres: NDArray[np.float64], fields: Sequence[Field]) -> Drawn:
@@ -369,7 +465,9 @@ def contour_chart(drawn: PointMap, centres: NDArray[np.float64], fields: Sequenc
     panel = _map_panel(drawn)
     parts = [
         element("path", d=_circle(x, y, 2), class_=f"dot {'y' if of_y else 'x'}")
-        for (x, y), of_y, inside in zip(_places(panel, drawn), drawn.of_y, drawn.inside, strict=True)
+        for (x, y), of_y, inside in zip(
+            _places(panel, drawn), drawn.of_y, drawn.inside, strict=True
+        )
         if inside
     ]
     for field in fields:
@@ -401,12 +499,18 @@ def _map_panel(drawn: PointMap) -> Panel:
 
 def _map_axes(panel: Panel, drawn: PointMap) -> Drawn:
     if drawn.in_plane:
-        up = element("text", f"↑ {_short(drawn.axes[1], 50)}", x=panel.x.start - 6, y=14.0, class_="label")
+        up = element(
+            "text", f"↑ {_short(drawn.axes[1], 50)}", x=panel.x.start - 6, y=14.0, class_="label"
+        )
         return together([panel.x_axis(_short(drawn.axes[0], 50)), panel.y_axis(), up])
     # The units of features mean nothing: no ticks.
     left, right, top, bottom = panel.x.start, panel.x.end, panel.y.end, panel.y.start
-    label = element("text", f"{drawn.axes[0]} →", x=right, y=panel.height - 8, text_anchor="end", class_="label")
-    frame = element("rect", x=left, y=top, width=right - left, height=bottom - top, rx=6, class_="frame")
+    label = element(
+        "text", f"{drawn.axes[0]} →", x=right, y=panel.height - 8, text_anchor="end", class_="label"
+    )
+    frame = element(
+        "rect", x=left, y=top, width=right - left, height=bottom - top, rx=6, class_="frame"
+    )
     return together([frame, label])
 
 
@@ -423,7 +527,10 @@ def _circle(x: float, y: float, radius: int) -> str:
 def _bands(panel: Panel, field: Field, largest: float) -> Drawn:
     """The field as filled contours, in the classes of the points."""
     edges = np.linspace(-1, 1, WITNESS_CLASSES + 1) * largest
-    edges[0], edges[-1] = min(edges[0], field.values.min()) - 1e-12, max(edges[-1], field.values.max()) + 1e-12
+    edges[0], edges[-1] = (
+        min(edges[0], field.values.min()) - 1e-12,
+        max(edges[-1], field.values.max()) + 1e-12,
+    )
     outlines = _outlines(panel, field, edges.tolist(), filled=True)
     shades = (element("path", d=d, class_=f"field w{k}") for k, d in enumerate(outlines) if d)
     return together(shades)
@@ -441,5 +548,11 @@ def _outlines(panel: Panel, field: Field, levels: Sequence[float], *, filled: bo
         if not levels:
             return []
         found = axes.contour(field.x, field.y, field.values, levels)
-    rings = [[np.asarray(ring) for ring in path.to_polygons(closed_only=False)] for path in found.get_paths()]
-    return ["".join(panel.path(*ring.T, close=filled) for ring in region if len(ring) > 1) for region in rings]
+    rings = [
+        [np.asarray(ring) for ring in path.to_polygons(closed_only=False)]
+        for path in found.get_paths()
+    ]
+    return [
+        "".join(panel.path(*ring.T, close=filled) for ring in region if len(ring) > 1)
+        for region in rings
+    ]

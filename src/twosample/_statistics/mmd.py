@@ -1,8 +1,8 @@
 """One number for one labelling of the pooled points, for many labellings at once.
 
-A statistic works in two steps: `prepare` looks at the data and the representation once, `evaluate` then gives its
-value for any number of shuffles without looking at them again. What is shuffled are bins of points (`Bins`); bins of
-one point are the ordinary permutation test.
+A statistic works in two steps: `prepare` looks at the data and the representation once, `evaluate`
+then gives its value for any number of shuffles without looking at them again. What is shuffled are
+bins of points (`Bins`); bins of one point are the ordinary permutation test.
 """
 
 from __future__ import annotations
@@ -44,18 +44,25 @@ Estimator = Literal["unbiased", "biased", "paired", "block", "compressed"]
 Alternative = Literal["two-sided", "greater"]
 
 _BINS_A_BLOCK = 16  # bins that a block is cut into, so that swaps have signs to change within it
-_RANK = 1e-5  # eigenvalues of landmarks below this part of the largest are rounding, which their roots would magnify
+# Eigenvalues of landmarks below this part of the largest are rounding, which their roots would
+# magnify.
+_RANK = 1e-5
 _ORDINARY = 2000  # points that tell the spread of all, for the bias of a squared distance of means
-_EMBEDDINGS = 64  # at most so many pieces of work are all the batches of points that go through a network
-_SINGULAR, _RIDGE = 1e-10, 1e-8  # eigenvalues of a scatter, relative to the largest; float32 features carry 1e-12
+_EMBEDDINGS = (
+    64  # at most so many pieces of work are all the batches of points that go through a network
+)
+_SINGULAR, _RIDGE = (
+    1e-10,
+    1e-8,
+)  # eigenvalues of a scatter, relative to the largest; float32 features carry 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
     """Which points of two samples move together, and which stay.
 
-    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each; the last two bins
-    hold the points of X and of Y that stay in place (either may be empty).
+    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each;
+    the last two bins hold the points of X and of Y that stay in place (either may be empty).
     """
 
     of_x: Tensor  # (n,)
@@ -132,7 +139,8 @@ class Statistic(ABC):
     def check_law(self, representation: nn.Module) -> None:
         """Raise `IncompatibleParts` unless `law` has an answer."""
         raise IncompatibleParts(
-            f"the limiting law of {self!r} depends on unknown parameters of the data, so Asymptotic() cannot use it. "
+            f"the limiting law of {self!r} depends on unknown parameters of the data, so "
+            "Asymptotic() cannot use it. "
             "Use Permutation(), or MMD('block'), which has a law."
         )
 
@@ -172,13 +180,18 @@ class PreparedMMD:
     sums: Tensor  # (S, S) block sums without the terms k(z_i, z_i); empty where there are features
     totals: Tensor  # (S, p) sums of features over bins; empty where there are none
     own: Tensor  # (S,) sums of the terms k(z_i, z_i)
-    # (moving, moving) sums over t of k(t-th point of one bin, t-th point of another); "paired" only, else empty
+    # (moving, moving) sums over t of k(t-th point of one bin, t-th point of another); "paired"
+    # only, else empty
     pairs: Tensor
     fixed_pairs: float
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float  # rounding error that a value may carry
-    scores: tuple[Tensor, Tensor] | None  # of a classifier, where the kernel sees points through one
-    excess: float = 0.0  # what |mean of X - mean of Y|^2 is on average when P = Q; "compressed" only
+    scores: (
+        tuple[Tensor, Tensor] | None
+    )  # of a classifier, where the kernel sees points through one
+    excess: float = (
+        0.0  # what |mean of X - mean of Y|^2 is on average when P = Q; "compressed" only
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +201,8 @@ class PreparedBlocks:
     bins: Bins
     sizes: tuple[int, int]
     values: Tensor  # (blocks,) MMD^2 of each block, in the observed labelling
-    # (blocks, c, c) sums of H_ij, i != j, over pairs of bins of a block; empty where points are not paired
+    # (blocks, c, c) sums of H_ij, i != j, over pairs of bins of a block; empty where points are not
+    # paired
     sums: Tensor
     pairs: int  # how many H_ij each block has
     resolution: float
@@ -201,18 +215,20 @@ class MMD(Statistic):
     Parameters
     ----------
     estimator
-        "unbiased": any sizes, may be negative. "biased": that of the empirical distributions. "paired": the
-        U-statistic of [Liu2020], equal sizes only, which leaves out the terms k(X_i, Y_i). "block": the average over
-        blocks of points [Zaremba2013], in a time that grows more slowly than the square of the points; weaker.
-        "compressed": that of the kernel projected onto a few of the pooled points, the landmarks, drawn blind to labels
-        [Chatalic2025]: a time that grows with the points, any sizes, some power lost.
+        "unbiased": any sizes, may be negative. "biased": that of the empirical distributions.
+        "paired": the U-statistic of [Liu2020], equal sizes only, which leaves out the terms k(X_i,
+        Y_i). "block": the average over blocks of points [Zaremba2013], in a time that grows more
+        slowly than the square of the points; weaker. "compressed": that of the kernel projected
+        onto a few of the pooled points, the landmarks, drawn blind to labels [Chatalic2025]: a time
+        that grows with the points, any sizes, some power lost.
     alternative
-        "greater", for the one score of a classifier: the sign of mean score of X - mean score of Y is kept, so that
-        only a classifier that is right more often than not speaks against P = Q.
+        "greater", for the one score of a classifier: the sign of mean score of X - mean score of Y
+        is kept, so that only a classifier that is right more often than not speaks against P = Q.
     block_size
         Points of each sample in a block; None means the square root of the smaller sample's size.
     landmarks
-        How many, for "compressed"; None means 1000, or the square root of the number of points if that is more.
+        How many, for "compressed"; None means 1000, or the square root of the number of points if
+        that is more.
     """
 
     estimator: Estimator = "unbiased"
@@ -223,27 +239,38 @@ class MMD(Statistic):
     def __post_init__(self) -> None:
         if self.estimator not in get_args(Estimator):
             raise IncompatibleParts(
-                f"MMD({self.estimator!r}) does not exist; use one of {', '.join(get_args(Estimator))}."
+                f"MMD({self.estimator!r}) does not exist; use one of "
+                f"{', '.join(get_args(Estimator))}."
             )
         if self.alternative not in get_args(Alternative):
-            raise IncompatibleParts(f"alternative is {self.alternative!r}; it must be 'two-sided' or 'greater'.")
+            raise IncompatibleParts(
+                f"alternative is {self.alternative!r}; it must be 'two-sided' or 'greater'."
+            )
         if self.alternative == "greater" and self.estimator != "biased":
             raise IncompatibleParts(
-                f"alternative='greater' keeps the sign of a difference of means, which MMD({self.estimator!r}) is "
+                "alternative='greater' keeps the sign of a difference of means, which "
+                f"MMD({self.estimator!r}) is "
                 "not the square of. Use MMD('biased', alternative='greater')."
             )
         if self.block_size is not None:
             if self.estimator != "block":
-                raise IncompatibleParts(f"MMD({self.estimator!r}) has no blocks. Use MMD('block', block_size=...).")
+                raise IncompatibleParts(
+                    f"MMD({self.estimator!r}) has no blocks. Use MMD('block', block_size=...)."
+                )
             if not isinstance(self.block_size, Integral) or self.block_size < 2:
-                raise InputError(f"block_size is {self.block_size!r}; it must be a whole number of at least 2.")
+                raise InputError(
+                    f"block_size is {self.block_size!r}; it must be a whole number of at least 2."
+                )
         if self.landmarks is not None:
             if self.estimator != "compressed":
                 raise IncompatibleParts(
-                    f"MMD({self.estimator!r}) has no landmarks. Use MMD('compressed', landmarks=...)."
+                    f"MMD({self.estimator!r}) has no landmarks. Use MMD('compressed', "
+                    "landmarks=...)."
                 )
             if not isinstance(self.landmarks, Integral) or self.landmarks < 2:
-                raise InputError(f"landmarks is {self.landmarks!r}; it must be a whole number of at least 2.")
+                raise InputError(
+                    f"landmarks is {self.landmarks!r}; it must be a whole number of at least 2."
+                )
 
     def __repr__(self) -> str:
         options = "" if self.alternative == "two-sided" else f", alternative={self.alternative!r}"
@@ -253,7 +280,9 @@ class MMD(Statistic):
 
     @property
     def shuffled_by(self) -> tuple[str, ...]:
-        return {"unbiased": ("permutations",), "block": ("swaps",)}.get(self.estimator, ("permutations", "swaps"))
+        return {"unbiased": ("permutations",), "block": ("swaps",)}.get(
+            self.estimator, ("permutations", "swaps")
+        )
 
     @property
     def depends_on_order(self) -> bool:
@@ -267,17 +296,20 @@ class MMD(Statistic):
     def check(self, representation: nn.Module) -> None:
         if not isinstance(representation, Kernel):
             raise IncompatibleParts(
-                f"{self!r} compares points by a kernel, but the representation is a {type(representation).__name__}. "
+                f"{self!r} compares points by a kernel, but the representation is a "
+                f"{type(representation).__name__}. "
                 "Use OnFeatures(network, Linear()), or HotellingT2() for a feature map."
             )
         if self.estimator == "compressed" and _may_have_few_features(representation):
             raise IncompatibleParts(
-                f"{representation!r} is an inner product of features, which need no landmarks: its tests take linear "
+                f"{representation!r} is an inner product of features, which need no landmarks: its "
+                "tests take linear "
                 "time as they are. Use MMD('biased')."
             )
         if self.alternative == "greater" and not _may_have_few_features(representation):
             raise IncompatibleParts(
-                f"alternative='greater' takes the one score of a classifier, which {representation!r} does not have. "
+                "alternative='greater' takes the one score of a classifier, which "
+                f"{representation!r} does not have. "
                 "Use OnFeatures(Classifier(), Linear()), or leave alternative out."
             )
 
@@ -300,9 +332,15 @@ class MMD(Statistic):
                 f"normal law of the mean of {count} blocks",
             )
         if prepared.scores is None:
-            raise InputError("the binomial law is that of one score, and this kernel sees points through several.")
-        survival, threshold = two_binomials(*prepared.sizes, two_sided=self.alternative == "two-sided")
-        # The statistic is the square of the difference of the shares of positive scores, with its sign if "greater".
+            raise InputError(
+                "the binomial law is that of one score, and this kernel sees points through "
+                "several."
+            )
+        survival, threshold = two_binomials(
+            *prepared.sizes, two_sided=self.alternative == "two-sided"
+        )
+        # The statistic is the square of the difference of the shares of positive scores, with its
+        # sign if "greater".
         return Law(
             lambda value: survival(math.copysign(math.sqrt(abs(value)), value)),
             lambda alpha: threshold(alpha) * abs(threshold(alpha)),
@@ -322,9 +360,13 @@ class MMD(Statistic):
     ) -> PreparedMMD | PreparedBlocks:
         n, m = samples.sizes
         if self.estimator == "paired" and n != m:
-            raise InputError(f"MMD('paired') needs samples of one size, not {n} and {m}; use MMD('unbiased').")
+            raise InputError(
+                f"MMD('paired') needs samples of one size, not {n} and {m}; use MMD('unbiased')."
+            )
         with torch.no_grad():
-            z = embed_pooled(representation.embed, samples, generator, memory=memory, workers=workers)
+            z = embed_pooled(
+                representation.embed, samples, generator, memory=memory, workers=workers
+            )
             if self.estimator == "block":
                 return self._prepare_blocks(representation, z, bins, n, m)
             if self.estimator == "compressed":
@@ -334,8 +376,11 @@ class MMD(Statistic):
             vectors = representation.features(z)
             sums = totals = torch.empty(0, dtype=torch.float64)
             if vectors is None:
-                share = torch.tensor([1 / n, -1 / m], dtype=torch.float64).repeat_interleave(torch.tensor([n, m]))
-                # Which bins share a tile is left to chance, so that rounding is as blind to labels as all the rest.
+                share = torch.tensor([1 / n, -1 / m], dtype=torch.float64).repeat_interleave(
+                    torch.tensor([n, m])
+                )
+                # Which bins share a tile is left to chance, so that rounding is as blind to labels
+                # as all the rest.
                 place = torch.randperm(bins.count, generator=generator)
                 sums, rows = block_and_row_sums(
                     representation,
@@ -347,22 +392,29 @@ class MMD(Statistic):
                     progress=progress,
                     workers=workers,
                 )
-                sums = torch.nn.functional.pad(sums.double().cpu(), (0, bins.count - len(sums)) * 2)  # empty bins
+                sums = torch.nn.functional.pad(
+                    sums.double().cpu(), (0, bins.count - len(sums)) * 2
+                )  # empty bins
                 sums = sums[place][:, place]
                 witness = rows[:, 0].double().cpu() + torch.cat([own[:n] / n, -own[n:] / m])
                 scores = None
             else:
                 vectors = vectors.double().cpu()
-                totals = torch.zeros(bins.count, vectors.shape[1], dtype=torch.float64).index_add_(0, ids, vectors)
+                totals = torch.zeros(bins.count, vectors.shape[1], dtype=torch.float64).index_add_(
+                    0, ids, vectors
+                )
                 witness = vectors @ (vectors[:n].mean(0) - vectors[n:].mean(0))
                 scores = z[0][:, 0].double().cpu() if z[0].shape[1] == 1 else None
             if self.alternative == "greater" and scores is None:
                 raise IncompatibleParts(
-                    f"alternative='greater' takes one score, but {representation!r} sees {z[0].shape[1]} features. "
+                    f"alternative='greater' takes one score, but {representation!r} sees "
+                    f"{z[0].shape[1]} features. "
                     "Use OnFeatures(Classifier(network), Linear())."
                 )
             pairs, fixed = (
-                self._pairs(representation, z, bins, n, memory) if self.depends_on_order else (torch.empty(0), 0.0)
+                self._pairs(representation, z, bins, n, memory)
+                if self.depends_on_order
+                else (torch.empty(0), 0.0)
             )
         return PreparedMMD(
             bins=bins,
@@ -387,7 +439,8 @@ class MMD(Statistic):
             of_x = in_x @ prepared.totals  # (B, p)
             of_y = prepared.totals.sum(0) - of_x
             if self.alternative == "greater":
-                # The kernel's one feature grows with the score, so the difference of its means has the right sign.
+                # The kernel's one feature grows with the score, so the difference of its means has
+                # the right sign.
                 difference = (of_x / n - of_y / m)[:, 0]
                 return difference * difference.abs()
             if self.estimator == "compressed":
@@ -404,28 +457,44 @@ class MMD(Statistic):
         if self.estimator == "biased":
             return mmd2_biased(xx + own, yy + prepared.own.sum() - own, xy, n, m)
         half = prepared.bins.moving_x
-        crossed = prepared.pairs[shuffles[:, :half], shuffles[:, half:]].sum(1) + prepared.fixed_pairs
+        crossed = (
+            prepared.pairs[shuffles[:, :half], shuffles[:, half:]].sum(1) + prepared.fixed_pairs
+        )
         return mmd2_paired(xx, yy, xy, crossed, n)
 
-    def _pairs(self, kernel: Kernel, z: Embedded, bins: Bins, n: int, memory: int) -> tuple[Tensor, float]:
+    def _pairs(
+        self, kernel: Kernel, z: Embedded, bins: Bins, n: int, memory: int
+    ) -> tuple[Tensor, float]:
         """Block sums of the paired diagonal, and the sum over the pairs that stay in place."""
         by_bin = bins.members(0, bins.moving)
         one_each = torch.arange(bins.moving)
         total = torch.zeros(bins.moving, bins.moving, dtype=torch.float64)
         for t in range(bins.size):
             index = by_bin[:, t].to(z[0].device)
-            total += block_sums(kernel, tuple(part[index] for part in z), one_each, memory=memory).double().cpu()
+            total += (
+                block_sums(kernel, tuple(part[index] for part in z), one_each, memory=memory)
+                .double()
+                .cpu()
+            )
         fixed_x = torch.nonzero(bins.of_x == bins.moving)[:, 0].to(z[0].device)
         fixed_y = torch.nonzero(bins.of_y == bins.moving + 1)[:, 0].to(z[0].device) + n
         a, b = tuple(part[fixed_x] for part in z), tuple(part[fixed_y] for part in z)
         return total, float(kernel.pairs(a, b).double().sum()) if len(fixed_x) else 0.0
 
     def _prepare_compressed(
-        self, kernel: Kernel, z: Embedded, bins: Bins, n: int, m: int, generator: torch.Generator, memory: int
+        self,
+        kernel: Kernel,
+        z: Embedded,
+        bins: Bins,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        memory: int,
     ) -> PreparedMMD:
         """Sums of features f(z) = K^(-1/2) (k(l_1, z), ..., k(l_c, z)), with the kernel matrix K of landmarks l.
 
-        Landmarks are drawn from the pooled points without a look at labels, so no shuffle of labels changes f.
+        Landmarks are drawn from the pooled points without a look at labels, so no shuffle of labels
+        changes f.
         """
         z = kernel.centred(z)
         order = torch.randperm(n + m, generator=generator).to(z[0].device)
@@ -453,10 +522,13 @@ class MMD(Statistic):
             of_x += values[: max(0, n - piece.start)].sum(0)
         difference = root.T @ (of_x / n - (totals.sum(0) - of_x) / m)
         witness = torch.cat([compared(piece) @ (root @ difference) for piece in pieces])
-        # A new draw: landmarks, whose features are longer, are as frequent in it as among all points.
+        # A new draw: landmarks, whose features are longer, are as frequent in it as among all
+        # points.
         some = torch.randperm(n + m, generator=generator)[:_ORDINARY].to(order.device)
         spread = float((compared(some) @ root).var(0).sum())
-        error = 8 * torch.finfo(z[0].dtype).eps * math.sqrt(count / float(eigenvalues[counts][0]))  # of a feature
+        error = (
+            8 * torch.finfo(z[0].dtype).eps * math.sqrt(count / float(eigenvalues[counts][0]))
+        )  # of a feature
         return PreparedMMD(
             bins=bins,
             sizes=(n, m),
@@ -474,13 +546,16 @@ class MMD(Statistic):
     def _block(self, n: int, m: int) -> int:
         return max(2, min(self.block_size or math.isqrt(min(n, m)), min(n, m)))
 
-    def _prepare_blocks(self, kernel: Kernel, z: Embedded, bins: Bins, n: int, m: int) -> PreparedBlocks:
+    def _prepare_blocks(
+        self, kernel: Kernel, z: Embedded, bins: Bins, n: int, m: int
+    ) -> PreparedBlocks:
         """Block j holds as many bins of X and as many of Y as every other; bins that are left over are left out."""
         count = min(n, m) // self._block(n, m)
         in_x, in_y = bins.moving_x // max(1, count), bins.moving_y // max(1, count)
         if count < 2 or min(in_x, in_y) * bins.size < 2:
             raise InputError(
-                f"{n} and {m} points make {count} block of {self._block(n, m)}; MMD('block') needs at least 2 blocks "
+                f"{n} and {m} points make {count} block of {self._block(n, m)}; MMD('block') needs "
+                "at least 2 blocks "
                 "of 2 points. Use MMD('unbiased'), or a smaller block_size."
             )
         z = kernel.centred(z)
@@ -507,7 +582,10 @@ class MMD(Statistic):
             values=torch.stack(values),
             sums=torch.stack(sums) if sums else torch.empty(0),
             pairs=b * (b - 1),
-            resolution=64 * torch.finfo(z[0].dtype).eps * float(own.abs().mean()) / (b * math.sqrt(count)),
+            resolution=64
+            * torch.finfo(z[0].dtype).eps
+            * float(own.abs().mean())
+            / (b * math.sqrt(count)),
         )
 
     def _evaluate_blocks(self, prepared: PreparedBlocks, shuffles: Tensor) -> Tensor:
@@ -518,20 +596,31 @@ class MMD(Statistic):
         forms = torch.einsum("Bkc,kcd,Bkd->B", signs, prepared.sums, signs)
         return forms / (prepared.pairs * count)
 
-    def effect(self, prepared: PreparedMMD | PreparedBlocks, observed: float, threshold: float) -> Effect:
+    def effect(
+        self, prepared: PreparedMMD | PreparedBlocks, observed: float, threshold: float
+    ) -> Effect:
         """MMD, J and estimated power, from the witness; accuracy and AUC for the scores of a classifier."""
         n, m = prepared.sizes
         if isinstance(prepared, PreparedBlocks):
             deviation = float(prepared.values.std()) / math.sqrt(len(prepared.values))
-            return Effect(mmd=max(0.0, observed) ** 0.5, power=asymptotic_power(observed, deviation, threshold))
-        variance = variance_unpaired(*prepared.witness)  # sigma^2; that of MMD^2 is sigma^2 (n + m) / (2 n m)
+            return Effect(
+                mmd=max(0.0, observed) ** 0.5,
+                power=asymptotic_power(observed, deviation, threshold),
+            )
+        variance = variance_unpaired(
+            *prepared.witness
+        )  # sigma^2; that of MMD^2 is sigma^2 (n + m) / (2 n m)
         scores = prepared.scores
         return Effect(
             accuracy=None if scores is None else balanced_accuracy(*scores),
             auc=None if scores is None else area_under_curve(*scores),
             mmd=max(0.0, observed) ** 0.5,
-            criterion=float(power_criterion(torch.tensor(observed, dtype=torch.float64), variance, REGULARISER)),
-            power=asymptotic_power(observed, float(variance * (n + m) / (2 * n * m)) ** 0.5, threshold),
+            criterion=float(
+                power_criterion(torch.tensor(observed, dtype=torch.float64), variance, REGULARISER)
+            ),
+            power=asymptotic_power(
+                observed, float(variance * (n + m) / (2 * n * m)) ** 0.5, threshold
+            ),
         )
 
 
@@ -554,13 +643,15 @@ class HotellingT2(Statistic):
 
         T^2 = n m / (n + m) d' S^-1 d.
 
-    A shuffle changes S, but not the total scatter of the pooled features, of which T^2 is a function together with d:
-    one factorisation serves all shuffles. Its law tends to chi-squared with one degree of freedom a feature.
+    A shuffle changes S, but not the total scatter of the pooled features, of which T^2 is a
+    function together with d: one factorisation serves all shuffles. Its law tends to chi-squared
+    with one degree of freedom a feature.
 
     Parameters
     ----------
     paired
-        n zbar' S^-1 zbar of the differences z_i = f(X_i) - f(Y_i), as published [Jitkrittum2016]: equal sizes only.
+        n zbar' S^-1 zbar of the differences z_i = f(X_i) - f(Y_i), as published [Jitkrittum2016]:
+        equal sizes only.
     """
 
     paired: bool = False
@@ -572,7 +663,8 @@ class HotellingT2(Statistic):
     def check(self, representation: nn.Module) -> None:
         if isinstance(representation, Kernel):
             raise IncompatibleParts(
-                f"{self!r} takes a map from points to features, but the representation is a kernel. "
+                f"{self!r} takes a map from points to features, but the representation is a "
+                "kernel. "
                 f"Use MeanEmbedding(kernel={type(representation).__name__}(...)), or MMD()."
             )
 
@@ -602,16 +694,23 @@ class HotellingT2(Statistic):
     ) -> PreparedT2:
         n, m = samples.sizes
         if self.paired and n != m:
-            raise InputError(f"the paired T^2 needs samples of one size, not {n} and {m}; use HotellingT2().")
+            raise InputError(
+                f"the paired T^2 needs samples of one size, not {n} and {m}; use HotellingT2()."
+            )
         with torch.no_grad():
             (f,) = embed_pooled(
-                lambda points: (representation(points).flatten(1),), samples, generator, memory=memory, workers=workers
+                lambda points: (representation(points).flatten(1),),
+                samples,
+                generator,
+                memory=memory,
+                workers=workers,
             )
         eps = torch.finfo(f.dtype).eps
         f = f.double().cpu()
         if n + m - 2 < f.shape[1] or (self.paired and n - 1 < f.shape[1]):
             raise InputError(
-                f"{n} and {m} points are too few for {f.shape[1]} features; use more points or fewer features."
+                f"{n} and {m} points are too few for {f.shape[1]} features; use more points or "
+                "fewer features."
             )
         rows = f[:n] - f[n:] if self.paired else f - f.mean(0)
         white, smallest = _whitened(rows)
@@ -622,10 +721,17 @@ class HotellingT2(Statistic):
             totals[-1] = white.sum(0) - totals[:-1].sum(0)
         else:
             ids = torch.cat([bins.of_x, bins.of_y])
-            totals = torch.zeros(bins.count, f.shape[1], dtype=torch.float64).index_add_(0, ids, white)
-        # Duplicates that trade places may differ by the rounding of their features, magnified by the whitening.
-        rounding = 8 * eps * float(f.abs().max()) / max(smallest, torch.finfo(torch.float64).tiny) ** 0.5
-        return PreparedT2(bins, (n, m), totals, (f[:n], f[n:]), resolution=rounding * math.sqrt(f.shape[1]))
+            totals = torch.zeros(bins.count, f.shape[1], dtype=torch.float64).index_add_(
+                0, ids, white
+            )
+        # Duplicates that trade places may differ by the rounding of their features, magnified by
+        # the whitening.
+        rounding = (
+            8 * eps * float(f.abs().max()) / max(smallest, torch.finfo(torch.float64).tiny) ** 0.5
+        )
+        return PreparedT2(
+            bins, (n, m), totals, (f[:n], f[n:]), resolution=rounding * math.sqrt(f.shape[1])
+        )
 
     def evaluate(self, prepared: PreparedT2, shuffles: Tensor) -> Tensor:
         n, m = prepared.sizes
@@ -638,7 +744,9 @@ class HotellingT2(Statistic):
     def effect(self, prepared: PreparedT2, observed: float, threshold: float) -> Effect:
         """The estimated power, by the noncentral chi-squared law."""
         degrees = prepared.totals.shape[1]
-        noncentrality = max(0.0, observed - degrees)  # the mean of T^2 is about degrees + noncentrality
+        noncentrality = max(
+            0.0, observed - degrees
+        )  # the mean of T^2 is about degrees + noncentrality
         return Effect(power=float(stats.ncx2.sf(threshold, degrees, noncentrality)))
 
 
@@ -650,15 +758,18 @@ def _whitened(rows: Tensor) -> tuple[Tensor, float]:
     scatter = rows.T @ rows
     if not bool(torch.isfinite(scatter).all()):
         raise InputError(
-            "the features of the points to test are not finite numbers; look for extreme values in the data, or use "
+            "the features of the points to test are not finite numbers; look for extreme values in "
+            "the data, or use "
             "wider locations or frequencies."
         )
     values, vectors = torch.linalg.eigh(scatter)
     largest = float(values[-1])
     if float(values[0]) <= _SINGULAR * largest:
         warnings.warn(
-            f"the features of the points to test are nearly dependent (eigenvalues from {float(values[0]):.2g} to "
-            f"{largest:.2g}), so a ridge of {_RIDGE:g} of the largest is added; use fewer locations or frequencies.",
+            "the features of the points to test are nearly dependent (eigenvalues from "
+            f"{float(values[0]):.2g} to "
+            f"{largest:.2g}), so a ridge of {_RIDGE:g} of the largest is added; use fewer "
+            "locations or frequencies.",
             InputWarning,
             stacklevel=2,
         )
@@ -694,17 +805,24 @@ def embed_pooled(
 ) -> Embedded:
     """All points of X, then of Y, through `embed` in batches that are blind to labels.
 
-    The points are shuffled first: what a network does with a batch (batch normalisation, the rounding of a matrix
-    product) may depend on the company a point is in, and must not depend on its label.
+    The points are shuffled first: what a network does with a batch (batch normalisation, the
+    rounding of a matrix product) may depend on the company a point is in, and must not depend on
+    its label.
     """
     count = sum(samples.sizes)
     order = torch.randperm(count, generator=generator)
-    if isinstance(samples, EmbeddedSamples):  # after the draw: what is shuffled later does not depend on who embeds
+    if isinstance(
+        samples, EmbeddedSamples
+    ):  # after the draw: what is shuffled later does not depend on who embeds
         return samples.parts
     pooled = samples.pooled()
     order = order.to(pooled.device)
-    point = 64 * pooled.element_size() * max(256, pooled[0].numel())  # bytes, with the activations of a usual network
-    batches = max(1, min(count // 2, -(-count * point // memory)))  # of two points at least, or none can be normalised
+    point = (
+        64 * pooled.element_size() * max(256, pooled[0].numel())
+    )  # bytes, with the activations of a usual network
+    batches = max(
+        1, min(count // 2, -(-count * point // memory))
+    )  # of two points at least, or none can be normalised
     team = workers or HERE
     shared = team.share(embed)
     # A piece of work is one batch, or several where they are small.
@@ -722,12 +840,15 @@ def _embedded(embed: Callable[[Tensor], Embedded], batches: Sequence[Tensor]) ->
     return [embed(points) for points in batches]
 
 
-def _resolution(vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, smaller: int) -> float:
+def _resolution(
+    vectors: Tensor | None, sums: Tensor, own: Tensor, eps: float, smaller: int
+) -> float:
     """How much two values may differ by rounding where exact arithmetic has a tie, as when duplicates trade places.
 
-    Sums are in float64; kernel values have the precision `eps` of the embedded points, and their errors average out
-    over a row of the matrix. The factors leave room for a narrow kernel, which magnifies the rounding of distances.
-    With features MMD^2 is the square of a difference of means, whose error is that of a feature.
+    Sums are in float64; kernel values have the precision `eps` of the embedded points, and their
+    errors average out over a row of the matrix. The factors leave room for a narrow kernel, which
+    magnifies the rounding of distances. With features MMD^2 is the square of a difference of means,
+    whose error is that of a feature.
     """
     points = len(own)
     size = float(sums.abs().sum()) / points**2 + float(own.abs().mean()) / smaller

@@ -22,7 +22,9 @@ from .experiments import ALPHA
 def scaled(s: float, *, trained: Literal["s", "root"]) -> Gaussian:
     """exp(-D / s) whose s, or the root of it, is what training moves, instead of a logarithm."""
     kernel = Gaussian(math.sqrt(s / 2))
-    parametrize.register_parametrization(kernel, "log_bandwidth", _LogOf(0.5 if trained == "s" else 1.0))
+    parametrize.register_parametrization(
+        kernel, "log_bandwidth", _LogOf(0.5 if trained == "s" else 1.0)
+    )
     return kernel
 
 
@@ -58,7 +60,9 @@ class TheirUnits(nn.Module):
         raw = points * self.scale + self.shift
         if self.across is None:
             return raw
-        return nn.functional.interpolate(raw, size=(self.across, self.across), mode="bilinear", align_corners=False)
+        return nn.functional.interpolate(
+            raw, size=(self.across, self.across), mode="bilinear", align_corners=False
+        )
 
     def __repr__(self) -> str:
         return "TheirUnits()"
@@ -96,18 +100,21 @@ class Epochs:
 class TwoLogits(nn.Module):
     """Their classifiers: two outputs, of which the difference is the score.
 
-    For tables both are linear in the features and start as normal numbers. For images there is a ReLU between, and
-    the loss takes the softmax of a softmax: the score then is a difference of probabilities, tanh(difference / 2).
+    For tables both are linear in the features and start as normal numbers. For images there is a
+    ReLU between, and the loss takes the softmax of a softmax: the score then is a difference of
+    probabilities, tanh(difference / 2).
 
-    With `epochs` it is trained as they do it, where a batch has as many points of each sample as come; it overfits
-    sooner than with equal parts of both. Otherwise it is left to `Learning`.
+    With `epochs` it is trained as they do it, where a batch has as many points of each sample as
+    come; it overfits sooner than with equal parts of both. Otherwise it is left to `Learning`.
     """
 
     def __init__(self, featurizer: nn.Module, *, image: bool, epochs: Epochs | None = None) -> None:
         super().__init__()
         self.featurizer, self.image, self.epochs = featurizer, image, epochs
         self.learned = False
-        self.weights = nn.Parameter(torch.empty(0))  # (features + 1, 2), the last row is the constant
+        self.weights = nn.Parameter(
+            torch.empty(0)
+        )  # (features + 1, 2), the last row is the constant
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Start the network and draw the outputs."""
@@ -133,7 +140,9 @@ class TwoLogits(nn.Module):
             order = torch.randperm(len(points), generator=generator).to(points.device)
             for batch in torch.split(order, self.epochs.batch):
                 optimiser.zero_grad(set_to_none=True)
-                loss = nn.functional.softplus(-sign[batch] * self(points[batch])[:, 0]).mean()  # the cross-entropy
+                loss = nn.functional.softplus(
+                    -sign[batch] * self(points[batch])[:, 0]
+                ).mean()  # the cross-entropy
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
         self.learned = True
@@ -142,7 +151,9 @@ class TwoLogits(nn.Module):
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 1), positive where a point looks like one of X."""
         features = self.featurizer(points)
-        logits = (torch.relu(features) if self.image else features) @ self.weights[:-1] + self.weights[-1]
+        logits = (torch.relu(features) if self.image else features) @ self.weights[
+            :-1
+        ] + self.weights[-1]
         score = logits[:, :1] - logits[:, 1:]
         return torch.tanh(score / 2) if self.image else score
 
@@ -188,9 +199,10 @@ class OfClassifier(OnFeatures):
 class AsPublished(nn.Module):
     """ME and SCF as the package of [Jitkrittum2016] trains them when the authors call it.
 
-    The width is the one of a grid for which the limiting law gives the most power. Then the locations of ME ascend the
-    statistic in steps of one length that shrinks with the square root of their number; the frequencies of SCF stay
-    where they were drawn, since a fault in that package ends their ascent before it begins.
+    The width is the one of a grid for which the limiting law gives the most power. Then the
+    locations of ME ascend the statistic in steps of one length that shrinks with the square root of
+    their number; the frequencies of SCF stay where they were drawn, since a fault in that package
+    ends their ascent before it begins.
     """
 
     def __init__(self, units: TheirUnits, kind: str, count: int) -> None:
@@ -223,12 +235,16 @@ def _mean_embedding(count: int, x: Tensor, y: Tensor, generator: torch.Generator
     median = median_bandwidth(torch.cat([x, y]), generator)
     kernel = Gaussian(median)
     features = MeanEmbedding(drawn.locations.detach(), kernel).double()
-    _choose_width(features, [median * 2.0 ** (octave / 2) for octave in np.linspace(-3, 4, 30)], x, y)
+    _choose_width(
+        features, [median * 2.0 ** (octave / 2) for octave in np.linspace(-3, 4, 30)], x, y
+    )
     _ascend(features, kernel, x, y)
     return features.float()
 
 
-def _smooth_characteristic(count: int, x: Tensor, y: Tensor, generator: torch.Generator) -> FeatureMap:
+def _smooth_characteristic(
+    count: int, x: Tensor, y: Tensor, generator: torch.Generator
+) -> FeatureMap:
     drawn = SmoothCharacteristic(count)
     drawn.start(torch.cat([x, y]), generator)
     features = SmoothCharacteristic(drawn.frequencies.detach(), drawn.usual_width()).double()
@@ -236,13 +252,17 @@ def _smooth_characteristic(count: int, x: Tensor, y: Tensor, generator: torch.Ge
     return features.float()
 
 
-def _noncentrality(features: nn.Module, x: Tensor, y: Tensor, ridge: float, degrees: int = 0) -> Tensor:
+def _noncentrality(
+    features: nn.Module, x: Tensor, y: Tensor, ridge: float, degrees: int = 0
+) -> Tensor:
     """Paired: n zbar' (S + ridge I)^-1 zbar with z the differences of features and S divided by n - degrees."""
     f = features(torch.cat([x, y]))
     z = f[: len(x)] - f[len(x) :]
     mean, centred = z.mean(0), z - z.mean(0)
     S = centred.T @ centred / (len(z) - degrees)
-    value: Tensor = len(z) * mean @ torch.linalg.solve(S + ridge * torch.eye(len(S), dtype=S.dtype), mean)
+    value: Tensor = (
+        len(z) * mean @ torch.linalg.solve(S + ridge * torch.eye(len(S), dtype=S.dtype), mean)
+    )
     return value
 
 
@@ -271,12 +291,16 @@ def _ascend(features: MeanEmbedding, kernel: Gaussian, x: Tensor, y: Tensor) -> 
     first, before = width, -math.inf
     for step in range(1, 301):
         objective = _noncentrality(features, x, y, 1e-5)
-        by_location, by_log = torch.autograd.grad(objective, [features.locations, kernel.log_bandwidth])
+        by_location, by_log = torch.autograd.grad(
+            objective, [features.locations, kernel.log_bandwidth]
+        )
         value, by_width = objective.item(), by_log.item() / width
         with torch.no_grad():
             features.locations.add_(by_location / (by_location.norm() * math.sqrt(step)))
         width += 0.1 * math.copysign(min(abs(by_width), 1.0), by_width) / math.sqrt(step)
-        if not (math.isfinite(value) and bool(torch.isfinite(features.locations).all()) and width > 0):
+        if not (
+            math.isfinite(value) and bool(torch.isfinite(features.locations).all()) and width > 0
+        ):
             with torch.no_grad():
                 features.locations.copy_(start)
             features.set_width(first)

@@ -1,12 +1,14 @@
 """How the authors of [Liu2020] set their tests up, in the parts of this library.
 
-Numbers are those of their code, which made the published results; `STATED` has those of the paper's text where the two
-differ. Their kernels are exp(-D / s) with D the squared distance of points in their own units: raw columns, and pixels
-in [-1, 1] of images that were enlarged. So a part of a test here first undoes the scaling of this library.
+Numbers are those of their code, which made the published results; `STATED` has those of the paper's
+text where the two differ. Their kernels are exp(-D / s) with D the squared distance of points in
+their own units: raw columns, and pixels in [-1, 1] of images that were enlarged. So a part of a
+test here first undoes the scaling of this library.
 
-Not theirs are the permutation test, which is exact here (theirs rejects a little more often: up to 5.9 % under the
-null hypothesis), and random starts, which are the same in most of their trials and fresh in each of ours. Of images,
-MMD-O sees at most 256 of each sample in a step, where they take all.
+Not theirs are the permutation test, which is exact here (theirs rejects a little more often: up to
+5.9 % under the null hypothesis), and random starts, which are the same in most of their trials and
+fresh in each of ours. Of images, MMD-O sees at most 256 of each sample in a step, where they take
+all.
 """
 
 from __future__ import annotations
@@ -28,7 +30,16 @@ from .._learning import Learning
 from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .._statistics.mmd import MMD, HotellingT2
 from .._two_sample import TwoSampleTest
-from .author_parts import AsPublished, ClassifierFeatures, Epochs, OfClassifier, Seen, TheirUnits, TwoLogits, scaled
+from .author_parts import (
+    AsPublished,
+    ClassifierFeatures,
+    Epochs,
+    OfClassifier,
+    Seen,
+    TheirUnits,
+    TwoLogits,
+    scaled,
+)
 from .experiments import Setting
 
 _FULL = 10**9  # points of a batch that is all of them
@@ -45,13 +56,15 @@ class Numbers:
     rate, eps, s_phi, s_q, trains_s_phi
         Of MMD-D: the learning rate, where its kernel starts, and whether s_phi is trained.
     gaussian_rate, gaussian_s, times_median
-        Of MMD-O: the learning rate and where s starts; with `times_median`, in medians of D between the samples.
+        Of MMD-O: the learning rate and where s starts; with `times_median`, in medians of D between
+        the samples.
     classifier_rate
         Of C2ST.
     locations
         Of ME, and frequencies of SCF.
     linear_rate, features_rate, features_s, network_rate, scale_rate
-        Of the ablation: L+J; G+J and its s_phi; the classifier whose features G+C and D+C take; the scale of G+C.
+        Of the ablation: L+J; G+J and its s_phi; the classifier whose features G+C and D+C take; the
+        scale of G+C.
     both_s_phi, both_s_q, both_rate
         Where the scales of D+C start, and their learning rate.
     """
@@ -91,7 +104,9 @@ def _kind(setting: Setting) -> str:
     return setting.data.partition("-")[0]
 
 
-_DRAWN = 0.1285  # the uniform number that a fixed seed gives them, for s of MMD-O in multiples of 2 d
+_DRAWN = (
+    0.1285  # the uniform number that a fixed seed gives them, for s of MMD-O in multiples of 2 d
+)
 _NUMBERS = {
     "blob": Numbers(
         epochs=1000,
@@ -179,15 +194,23 @@ _IMAGE_BATCH = 100  # of each sample
 _IMAGES_S = 200.0  # of G+C
 
 
-def build(method: str, setting: Setting, numbers: Numbers, X: Any, Y: Any, *, permutations: int) -> TwoSampleTest:
+def build(
+    method: str, setting: Setting, numbers: Numbers, X: Any, Y: Any, *, permutations: int
+) -> TwoSampleTest:
     """The test of a method as the authors set it up for the training samples X and Y."""
     authors = _Authors(setting, numbers, X, Y)
     if method in ("me", "scf", "me-1"):
-        return TwoSampleTest(*authors.features(method), HotellingT2(paired=True), Asymptotic(), name=method)
+        return TwoSampleTest(
+            *authors.features(method), HotellingT2(paired=True), Asymptotic(), name=method
+        )
     if method in ("c2st-s", "c2st-l"):
         parts = authors.classifier("S+C" if method == "c2st-s" else "L+C")
         return TwoSampleTest(*parts, MMD("biased"), Permutation(permutations), name=method)
-    parts = authors.gaussian() if method == "mmd-o" else authors.kernel("D+J" if method == "mmd-d" else method)
+    parts = (
+        authors.gaussian()
+        if method == "mmd-o"
+        else authors.kernel("D+J" if method == "mmd-d" else method)
+    )
     return TwoSampleTest(*parts, MMD("unbiased"), Permutation(permutations), name=method)
 
 
@@ -204,7 +227,9 @@ class _Authors:
         """Points as they see them."""
         if self.images is None:
             return TheirUnits(self.scaling.shift, self.scaling.scale)
-        return TheirUnits(self.scaling.shift / 127.5 - 1, self.scaling.scale / 127.5, self.images[0])
+        return TheirUnits(
+            self.scaling.shift / 127.5 - 1, self.scaling.scale / 127.5, self.images[0]
+        )
 
     def network(self) -> nn.Module:
         """Their phi."""
@@ -221,13 +246,22 @@ class _Authors:
             "batch_size": _IMAGE_BATCH,
         }
         chosen = whole if self.images is None else parts
-        return Learning(objective, learning_rate=rate, scale_rate=rate, schedule="constant", **{**chosen, **options})
+        return Learning(
+            objective,
+            learning_rate=rate,
+            scale_rate=rate,
+            schedule="constant",
+            **{**chosen, **options},
+        )
 
     def gaussian(self) -> tuple[Kernel, Learning]:
         """MMD-O: s itself is trained, on all points."""
         s = self.numbers.gaussian_s * (self.median() if self.numbers.times_median else 1)
         learning = self.schedule(
-            PowerCriterion(), self.numbers.gaussian_rate, steps=self.numbers.epochs, batch_size=_FULL
+            PowerCriterion(),
+            self.numbers.gaussian_rate,
+            steps=self.numbers.epochs,
+            batch_size=_FULL,
         )
         return OnFeatures(self.units(), scaled(s, trained="s")), learning
 
@@ -245,29 +279,46 @@ class _Authors:
         goal = PowerCriterion() if objective == "J" else MeanDiscrepancy()
         n = self.numbers
         if kind == "D":
-            deep = DeepKernel(self.network(), scaled(n.s_phi, trained="root"), scaled(n.s_q, trained="root"), eps=n.eps)
+            deep = DeepKernel(
+                self.network(),
+                scaled(n.s_phi, trained="root"),
+                scaled(n.s_q, trained="root"),
+                eps=n.eps,
+            )
             deep.kappa.requires_grad_(n.trains_s_phi)
             return OnFeatures(self.units(), deep), self.schedule(goal, n.rate)
         if kind == "G":
-            on_features = scaled(n.features_s, trained="root").requires_grad_(self.images is not None)
-            return OnFeatures(self.seen(self.network()), on_features), self.schedule(goal, n.features_rate)
+            on_features = scaled(n.features_s, trained="root").requires_grad_(
+                self.images is not None
+            )
+            return OnFeatures(self.seen(self.network()), on_features), self.schedule(
+                goal, n.features_rate
+            )
         # L: with J their code takes all features, with M the paper bounds one score.
-        features = Bounded(Classifier(self.seen(self.network()))) if objective == "M" else self.seen(self.network())
+        features = (
+            Bounded(Classifier(self.seen(self.network())))
+            if objective == "M"
+            else self.seen(self.network())
+        )
         return OnFeatures(features, Linear()), self.schedule(goal, n.linear_rate)
 
     def two_stages(self, kind: str) -> tuple[Kernel, Learning]:
         """G+C and D+C: a classifier's features, which stay as they are, and scales trained for J.
 
-        The classifier of images is trained by `Learning`, with one output and features before the last ReLU, unlike
-        theirs.
+        The classifier of images is trained by `Learning`, with one output and features before the
+        last ReLU, unlike theirs.
         """
         n, network = self.numbers, self.seen(self.network())
         learning = self.schedule(PowerCriterion(), n.scale_rate if kind == "G" else n.both_rate)
         features, gaussian = network, OnFeatures(network, scaled(_IMAGES_S, trained="s"))
         if self.images is not None:
-            learning = dataclasses.replace(learning, pretraining=self.schedule(CrossEntropy(), n.network_rate))
+            learning = dataclasses.replace(
+                learning, pretraining=self.schedule(CrossEntropy(), n.network_rate)
+            )
         else:
-            classifier = TwoLogits(network, image=False, epochs=self.classifier_epochs(n.network_rate))
+            classifier = TwoLogits(
+                network, image=False, epochs=self.classifier_epochs(n.network_rate)
+            )
             features, gaussian = ClassifierFeatures(classifier), OfClassifier(classifier)
         if kind == "G":
             return gaussian, learning
@@ -279,9 +330,13 @@ class _Authors:
     def classifier(self, column: str) -> tuple[Kernel, Learning]:
         """C2ST: the decisions of a classifier, or the probabilities that its code takes for scores."""
         network, rate = self.seen(self.network()), self.numbers.classifier_rate
-        kernel: Kernel = Sign() if column == "S+C" else Linear() if self.images is not None else Probability()
+        kernel: Kernel = (
+            Sign() if column == "S+C" else Linear() if self.images is not None else Probability()
+        )
         if self.images is not None:
-            return OnFeatures(TwoLogits(network, image=True), kernel), self.schedule(CrossEntropy(), rate)
+            return OnFeatures(TwoLogits(network, image=True), kernel), self.schedule(
+                CrossEntropy(), rate
+            )
         scores = TwoLogits(network, image=False, epochs=self.classifier_epochs(rate))
         return OnFeatures(scores, kernel), Learning(CrossEntropy(), steps=0)
 

@@ -1,7 +1,8 @@
 """The data sets of the paper: Blob and HDGM drawn from their definitions, the real ones read from their files.
 
-A real data set is looked for in the data folder (`folder`, or the environment variable TWOSAMPLE_DATA), then in the
-cache of downloads (TWOSAMPLE_CACHE), then where it is published: see `sources`.
+A real data set is looked for in the data folder (`folder`, or the environment variable
+TWOSAMPLE_DATA), then in the cache of downloads (TWOSAMPLE_CACHE), then where it is published: see
+`sources`.
 """
 
 from __future__ import annotations
@@ -34,15 +35,21 @@ _CIFAR10_FILES = {
 
 
 def blob(
-    n: int, m: int | None = None, *, different: bool = True, authors: bool = False, rng: RNGLike | None = None
+    n: int,
+    m: int | None = None,
+    *,
+    different: bool = True,
+    authors: bool = False,
+    rng: RNGLike | None = None,
 ) -> tuple[Array, Array]:
     """Blob-D (or Blob-S with `different=False`): n points of P and m of Q, in the plane.
 
-    Nine Gaussians of equal weight on a 3 x 3 grid of unit spacing. P's have covariance 0.03 I; Q's in Blob-D have the
-    same variances and a covariance of their own each. The paper's n_b is n / 9.
+    Nine Gaussians of equal weight on a 3 x 3 grid of unit spacing. P's have covariance 0.03 I; Q's
+    in Blob-D have the same variances and a covariance of their own each. The paper's n_b is n / 9.
 
-    `authors=True` draws what the authors' code draws instead: in Blob-D it multiplies by the Cholesky factor L from the
-    wrong side, so that Q's covariances are L^T L, whose variances differ from P's; in Blob-S they are the identity.
+    `authors=True` draws what the authors' code draws instead: in Blob-D it multiplies by the
+    Cholesky factor L from the wrong side, so that Q's covariances are L^T L, whose variances differ
+    from P's; in Blob-S they are the identity.
     """
     generator = np.random.default_rng(rng)
     centres = np.array([(i, j) for i in range(3) for j in range(3)], dtype=np.float64)
@@ -53,7 +60,11 @@ def blob(
         noise = generator.standard_normal((count, 2))
         c = covariances[component]
         # The Cholesky factor of [[variance, c], [c, variance]] is [[deviation, 0], [lean, rest]].
-        deviation, lean, rest = np.sqrt(variance), c / np.sqrt(variance), np.sqrt(variance - c**2 / variance)
+        deviation, lean, rest = (
+            np.sqrt(variance),
+            c / np.sqrt(variance),
+            np.sqrt(variance - c**2 / variance),
+        )
         if authors:
             first, second = deviation * noise[:, 0] + lean * noise[:, 1], rest * noise[:, 1]
         else:
@@ -76,20 +87,28 @@ def hdgm(
 ) -> tuple[Array, Array]:
     """HDGM-D (or HDGM-S): n points of P and m of Q in `dimension` dimensions. The paper's N is 2 n.
 
-    Two Gaussians of equal weight at 0 and at 0.5 in every coordinate. P's have covariance I; in HDGM-D the first two
-    coordinates of Q's have covariance +0.5 in the first and -0.5 in the second.
+    Two Gaussians of equal weight at 0 and at 0.5 in every coordinate. P's have covariance I; in
+    HDGM-D the first two coordinates of Q's have covariance +0.5 in the first and -0.5 in the
+    second.
 
-    `authors=True` draws what the authors' code draws instead: as many points of the first Gaussian as of the second,
-    in this order, so that the points of a sample are not independent.
+    `authors=True` draws what the authors' code draws instead: as many points of the first Gaussian
+    as of the second, in this order, so that the points of a sample are not independent.
     """
     if dimension < 2:
         raise InputError(f"HDGM needs at least 2 dimensions, not {dimension}.")
     if authors and (odd := next((size for size in (n, m) if size is not None and size % 2), None)):
-        raise InputError(f"with authors=True half of the points are of each Gaussian, which {odd} points cannot be.")
+        raise InputError(
+            f"with authors=True half of the points are of each Gaussian, which {odd} points cannot "
+            "be."
+        )
     generator = np.random.default_rng(rng)
 
     def draw(count: int, covariance: float) -> Array:
-        second = np.arange(count) >= count / 2 if authors else generator.integers(0, 2, size=count).astype(bool)
+        second = (
+            np.arange(count) >= count / 2
+            if authors
+            else generator.integers(0, 2, size=count).astype(bool)
+        )
         points: Array = generator.standard_normal((count, dimension))
         c = np.where(second, -covariance, covariance)
         points[:, 1] = c * points[:, 0] + np.sqrt(1 - c**2) * points[:, 1]
@@ -139,7 +158,10 @@ def mnist(folder: str | Path | None = None) -> NDArray[np.uint8]:
     if path := sources.on_hand(sources.MNIST.compact, folder):
         return _images(path)
     return np.concatenate(
-        [formats.read_idx(sources.obtain(sources.MNIST, file, folder)) for file in sources.MNIST.files]
+        [
+            formats.read_idx(sources.obtain(sources.MNIST, file, folder))
+            for file in sources.MNIST.files
+        ]
     )
 
 
@@ -148,14 +170,18 @@ def fake_mnist(folder: str | Path | None = None) -> NDArray[np.uint8]:
     return _images(sources.needed(sources.FAKE_MNIST, folder))
 
 
-def cifar10(folder: str | Path | None = None, part: Literal["test", "train", "all"] = "test") -> NDArray[np.uint8]:
+def cifar10(
+    folder: str | Path | None = None, part: Literal["test", "train", "all"] = "test"
+) -> NDArray[np.uint8]:
     """CIFAR-10: 10,000 test images, 50,000 training images, or all, those to train first; (N, 32, 32, 3) in 0..255."""
     if part not in _CIFAR10_FILES:
         raise InputError(f"part is {part!r}; it must be 'test', 'train' or 'all'.")
     if part == "test" and (path := sources.on_hand(sources.CIFAR10.compact, folder)):
         return _images(path)
     (archive,) = sources.CIFAR10.files
-    return formats.read_cifar10(sources.obtain(sources.CIFAR10, archive, folder), _CIFAR10_FILES[part])
+    return formats.read_cifar10(
+        sources.obtain(sources.CIFAR10, archive, folder), _CIFAR10_FILES[part]
+    )
 
 
 def cifar10_jpeg(folder: str | Path | None = None) -> NDArray[np.uint8]:
@@ -180,12 +206,14 @@ def _images(path: Path) -> NDArray[np.uint8]:
 def images_for_paper(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Images (N, height, width[, 3]) at size x size by bilinear interpolation: the paper's 32 for MNIST, 64 for CIFAR.
 
-    The authors resize with Pillow; this gives the same bytes. They then map 0..255 to [-1, 1], which is left to
-    whoever takes the images: a test scales what it is given.
+    The authors resize with Pillow; this gives the same bytes. They then map 0..255 to [-1, 1],
+    which is left to whoever takes the images: a test scales what it is given.
     """
     pixels = torch.from_numpy(np.ascontiguousarray(images))
     pixels = pixels[:, None] if images.ndim == 3 else pixels.permute(0, 3, 1, 2)  # (N, C, H, W)
-    resized = torch.nn.functional.interpolate(pixels, size=(size, size), mode="bilinear", antialias=True)
+    resized = torch.nn.functional.interpolate(
+        pixels, size=(size, size), mode="bilinear", antialias=True
+    )
     resized = resized[:, 0] if images.ndim == 3 else resized.permute(0, 2, 3, 1)
     return resized.contiguous().numpy()
 
@@ -242,7 +270,8 @@ class _Deck:
         """The next rows, as many as `sizes` say, none of them twice."""
         if sum(sizes) > len(self.order):
             raise InputError(
-                f"{sum(sizes)} rows are wanted of a pool that has {len(self.order)}; take smaller samples."
+                f"{sum(sizes)} rows are wanted of a pool that has {len(self.order)}; take smaller "
+                "samples."
             )
         if self.dealt + sum(sizes) > len(self.order):
             self.generator.shuffle(self.order)
@@ -259,14 +288,18 @@ class _Deck:
 
 
 def disjoint(
-    x: NDArray[Any], y: NDArray[Any] | None, train: int | tuple[int, int], rng: RNGLike | None = None
+    x: NDArray[Any],
+    y: NDArray[Any] | None,
+    train: int | tuple[int, int],
+    rng: RNGLike | None = None,
 ) -> Pools:
     """Draw a training set of `train` rows (of each, or of x and y), and keep the other rows for test sets.
 
     Parameters
     ----------
     x, y
-        The rows on hand of P and of Q. None for y is the null hypothesis: both samples come from x, and share no row.
+        The rows on hand of P and of Q. None for y is the null hypothesis: both samples come from x,
+        and share no row.
     train
         Rows to train on.
     rng

@@ -1,9 +1,10 @@
 """A DCGAN for digits, so that "fake MNIST" can be made from MNIST: the generator of the paper's experiment.
 
-Networks and training are those of the implementation that the paper links to: images of 32 x 32 in [-1, 1], batches of
-64, Adam, 100 epochs. A training is a file. It is replaced as a whole every so often, and whoever calls `train` again
-goes on from there, to the same bits on the same machine as if nothing had happened: every step draws its random numbers
-from a stream of its own, so that there is no generator whose state could be lost.
+Networks and training are those of the implementation that the paper links to: images of 32 x 32 in
+[-1, 1], batches of 64, Adam, 100 epochs. A training is a file. It is replaced as a whole every so
+often, and whoever calls `train` again goes on from there, to the same bits on the same machine as
+if nothing had happened: every step draws its random numbers from a stream of its own, so that there
+is no generator whose state could be lost.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class Discriminator(nn.Module):
         """(N, 1, 32, 32) -> (N, 1)."""
         for layer in self.network.body:
             images = layer(images)
-            if isinstance(layer, nn.LeakyReLU):  # whole channels at a time; torch's own would read the global generator
+            if isinstance(
+                layer, nn.LeakyReLU
+            ):  # whole channels at a time; torch's own would read the global generator
                 kept = torch.rand(images.shape[:2], generator=random) >= 0.25
                 images = images * (kept.to(images) / 0.75)[:, :, None, None]
         logits: Tensor = self.network.head(images.flatten(1))
@@ -140,14 +143,24 @@ class _Training:
         for name, network in self.networks().items():
             tensors |= {f"{name}.{key}": value for key, value in network.state_dict().items()}
             moments = self.optimisers[name].state_dict()["state"]
-            tensors |= {f"{name}.adam.{n}.{key}": value for n, entry in moments.items() for key, value in entry.items()}
+            tensors |= {
+                f"{name}.adam.{n}.{key}": value
+                for n, entry in moments.items()
+                for key, value in entry.items()
+            }
         return tensors
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what `state` gave."""
         for name, network in self.networks().items():
-            own = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
-            network.load_state_dict({key: value for key, value in own.items() if not key.startswith("adam.")})
+            own = {
+                key.removeprefix(f"{name}."): value
+                for key, value in tensors.items()
+                if key.startswith(f"{name}.")
+            }
+            network.load_state_dict(
+                {key: value for key, value in own.items() if not key.startswith("adam.")}
+            )
             moments: dict[int, dict[str, Tensor]] = {}
             for key in own.keys() - network.state_dict().keys():
                 _, number, what = key.split(".")
@@ -192,16 +205,19 @@ def train(
     Parameters
     ----------
     images
-        Grey images, uint8 (N, height, width), such as MNIST's 60,000 training images; they are resized to 32 x 32.
+        Grey images, uint8 (N, height, width), such as MNIST's 60,000 training images; they are
+        resized to 32 x 32.
     folder
         Where the training is kept, in one file.
     steps
-        How many there shall be in all, with those of earlier calls; None is the paper's 100 epochs: with MNIST 93,800
-        steps, a day or two of one CPU core.
+        How many there shall be in all, with those of earlier calls; None is the paper's 100 epochs:
+        with MNIST 93,800 steps, a day or two of one CPU core.
     rng
-        Decides the training when it begins. One that goes on has its seed already: leave it out, or give the same.
+        Decides the training when it begins. One that goes on has its seed already: leave it out, or
+        give the same.
     every
-        After how many steps the file is written. An interrupt loses those since the last time, and says how many.
+        After how many steps the file is written. An interrupt loses those since the last time, and
+        says how many.
     device, progress
         As in `two_sample_test`.
 
@@ -220,7 +236,9 @@ def train(
         with bar("training", max(0, goal - last.step), progress) as tick:
             for step, losses in _advances(training, small, last.step, goal):
                 if step % every == 0 or step == goal:
-                    last = replace(last, step=step, generator_loss=losses[0], discriminator_loss=losses[1])
+                    last = replace(
+                        last, step=step, generator_loss=losses[0], discriminator_loss=losses[1]
+                    )
                     _write(path, training, last)
                 tick("losses {:.2f}, {:.2f}".format(*losses))
     except KeyboardInterrupt:
@@ -235,7 +253,9 @@ def _advances(
 ) -> Iterator[tuple[int, tuple[float, float]]]:
     """The steps from `start` to `goal`: how many there have been after each, and the losses of both networks."""
     for step in range(start, goal):
-        generator_loss, discriminator_loss = (float(loss) for loss in training.advance(images, step))
+        generator_loss, discriminator_loss = (
+            float(loss) for loss in training.advance(images, step)
+        )
         if not math.isfinite(generator_loss + discriminator_loss):
             raise TrainingError(
                 f"the losses of step {step + 1} are {generator_loss} and {discriminator_loss}; "
@@ -246,7 +266,10 @@ def _advances(
 
 def _checked(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if images.ndim != 3 or images.dtype != np.uint8 or not len(images):
-        raise InputError(f"the images are {images.dtype} {images.shape}; a DCGAN takes grey ones, uint8 (N, H, W).")
+        raise InputError(
+            f"the images are {images.dtype} {images.shape}; a DCGAN takes grey ones, uint8 (N, H, "
+            "W)."
+        )
     return images
 
 
@@ -259,7 +282,9 @@ def _started(path: Path, images: str, rng: RNGLike | None) -> Checkpoint:
     if last.images != images:
         raise InputError(f"{path} was trained on other images; give those, or another folder.")
     if rng is not None and last.seed != seed:
-        raise InputError(f"{path} began with another rng; leave it out to go on, or give another folder.")
+        raise InputError(
+            f"{path} began with another rng; leave it out to go on, or give another folder."
+        )
     return last
 
 
@@ -273,8 +298,9 @@ def sample(
 ) -> NDArray[np.uint8]:
     """Draw digits, uint8 (count, 32, 32), from the generator in `folder` and write them to a file.
 
-    The file, by default fake_mnist.npz beside the training, is one that `datasets.fake_mnist` reads. Outside training
-    the normalisations have fixed statistics, so that images are independent of each other, as a test assumes.
+    The file, by default fake_mnist.npz beside the training, is one that `datasets.fake_mnist`
+    reads. Outside training the normalisations have fixed statistics, so that images are independent
+    of each other, as a test assumes.
     """
     if count < 1:
         raise InputError(f"count is {count}; it must be at least 1.")
@@ -286,7 +312,9 @@ def sample(
     generator = training.generator.eval()
     latent = torch.randn(count, LATENT, generator=Streams(rng).torch("latent"))
     with torch.no_grad():
-        parts = [generator(part.to(training.device))[:, 0].cpu() for part in torch.split(latent, 500)]
+        parts = [
+            generator(part.to(training.device))[:, 0].cpu() for part in torch.split(latent, 500)
+        ]
     images: NDArray[np.uint8] = ((torch.cat(parts) + 1) * 127.5).round().to(torch.uint8).numpy()
     target = Path(folder) / "fake_mnist.npz" if output is None else Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Files of fixed content from their canonical places: fetched once, checked, and continued where they stopped.
 
-pooch keeps a file in the cache only after its SHA-256 has been checked. What it lacks is here: a download that breaks
-off leaves a `.part` file, never one that looks complete, and goes on from there the next time.
+pooch keeps a file in the cache only after its SHA-256 has been checked. What it lacks is here: a
+download that breaks off leaves a `.part` file, never one that looks complete, and goes on from
+there the next time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from ..errors import InputError, MissingDependency
 if TYPE_CHECKING:
     import requests
 
-_BLOCK = 2**16  # bytes written at a time: one tick of the progress bar, and the most that a broken connection loses
+_BLOCK = (
+    2**16
+)  # bytes written at a time: one tick of the progress bar, and the most that a broken connection loses
 _PATIENCE = 30.0  # seconds in which a server has to answer, or to send more
 
 
@@ -52,12 +55,15 @@ def fetch(file: RemoteFile, *, progress: bool | None = None) -> Path:
     Raises
     ------
     InputError
-        If no place gives the file, or another than the one that is known; or if the cache cannot be written.
+        If no place gives the file, or another than the one that is known; or if the cache cannot be
+        written.
     MissingDependency
         If pooch is not installed.
     """
     pooch, folder = _pooch(), cache_folder()
-    pooch.get_logger().setLevel("WARNING")  # it announces every file on standard error, also where nobody looks
+    pooch.get_logger().setLevel(
+        "WARNING"
+    )  # it announces every file on standard error, also where nobody looks
     failures = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +71,9 @@ def fetch(file: RemoteFile, *, progress: bool | None = None) -> Path:
             for url in file.urls:
                 downloader = _Continued(folder / f"{file.name}.part", file, progress)
                 try:
-                    found = pooch.retrieve(url, f"sha256:{file.sha256}", file.name, folder, downloader=downloader)
+                    found = pooch.retrieve(
+                        url, f"sha256:{file.sha256}", file.name, folder, downloader=downloader
+                    )
                 except _failures() as error:
                     failures.append(f"{url} ({_reason(error)})")
                 else:
@@ -97,15 +105,23 @@ class _Continued:
     def __init__(self, partial: Path, file: RemoteFile, progress: bool | None) -> None:
         self.partial, self.file, self.progress = partial, file, progress
 
-    def __call__(self, url: str, output_file: Any, pooch: Any, *, check_only: bool | None = None) -> None:
+    def __call__(
+        self, url: str, output_file: Any, pooch: Any, *, check_only: bool | None = None
+    ) -> None:
         import requests
 
         while (before := self._received()) != self.file.size:
             try:
                 self._receive(url, before)
                 break
-            except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
-                if self._received() <= before:  # as long as each attempt brings something, it is worth another
+            except (
+                requests.ConnectionError,
+                requests.Timeout,
+                requests.exceptions.ChunkedEncodingError,
+            ):
+                if (
+                    self._received() <= before
+                ):  # as long as each attempt brings something, it is worth another
                     raise
         os.replace(self.partial, output_file)  # pooch checks it there, and keeps or removes it
 
@@ -118,7 +134,9 @@ class _Continued:
 
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with requests.get(url, headers=headers, stream=True, timeout=_PATIENCE) as response:
-            if start and response.status_code == 416:  # "range not satisfiable": too long to be a part of this file
+            if (
+                start and response.status_code == 416
+            ):  # "range not satisfiable": too long to be a part of this file
                 return self._receive(url, 0)
             response.raise_for_status()
             start = start if _continues(response, start) else 0
@@ -133,7 +151,9 @@ class _Continued:
 
 
 def _continues(response: requests.Response, start: int) -> bool:
-    return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+    return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(
+        f"bytes {start}-"
+    )
 
 
 def _pooch() -> Any:

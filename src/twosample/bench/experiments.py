@@ -1,8 +1,9 @@
 """The paper as data: every experiment with its settings, its methods and the numbers that were published.
 
-An experiment is a table: rows are settings, columns are methods, and a cell is filled by trials. The paper's N is the
-points of both samples together; a `Setting` counts those of one. Cells that two tables of the paper share, such as
-C2ST-S and the column S+C of the ablation, are run once and shown twice.
+An experiment is a table: rows are settings, columns are methods, and a cell is filled by trials.
+The paper's N is the points of both samples together; a `Setting` counts those of one. Cells that
+two tables of the paper share, such as C2ST-S and the column S+C of the ablation, are run once and
+shown twice.
 
 Nothing here computes anything, so that `twosample bench list` is quick.
 """
@@ -37,7 +38,8 @@ class Setting:
     Attributes
     ----------
     name
-        As users type it, such as "N=3000"; what follows a colon tells rows apart that tables show as one.
+        As users type it, such as "N=3000"; what follows a colon tells rows apart that tables show
+        as one.
     data
         The data set, a key of `trials.SOURCES`.
     n
@@ -45,7 +47,8 @@ class Setting:
     dimension
         Columns of the points, where the data set has a choice.
     null
-        "" draws X from P and Y from Q; "P" or "Q" draws both from that one, so that nothing is to be found.
+        "" draws X from P and Y from Q; "P" or "Q" draws both from that one, so that nothing is to
+        be found.
     authors
         Draw as the authors' code does, where that is not what the paper says.
     test_n
@@ -135,7 +138,9 @@ class Experiment:
         """What fills a place of the table."""
         return self.elsewhere.get((setting.name, method), Cell(self.name, setting, method))
 
-    def cells(self, methods: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> Iterator[Cell]:
+    def cells(
+        self, methods: tuple[str, ...] = (), settings: tuple[str, ...] = ()
+    ) -> Iterator[Cell]:
         """All cells, or those of the columns and rows that are named."""
         chosen_methods = _chosen("method", methods, self.methods, self.name)
         rows = tuple(dict.fromkeys(setting.row for setting in self.settings))
@@ -151,10 +156,15 @@ class Experiment:
         return self.published.get(row, {}).get(method)
 
 
-def _chosen(what: str, wanted: tuple[str, ...], there: tuple[str, ...], experiment: str) -> tuple[str, ...]:
+def _chosen(
+    what: str, wanted: tuple[str, ...], there: tuple[str, ...], experiment: str
+) -> tuple[str, ...]:
     unknown = [name for name in wanted if name not in there]
     if unknown:
-        raise InputError(f"{experiment} has no {what} {unknown[0]!r}; use some of {', '.join(dict.fromkeys(there))}.")
+        raise InputError(
+            f"{experiment} has no {what} {unknown[0]!r}; use some of "
+            f"{', '.join(dict.fromkeys(there))}."
+        )
     return wanted or there
 
 
@@ -187,7 +197,8 @@ def _from_ablation(data: str) -> dict[str, Published]:
     return {method: _ABLATION[data][column] for column, method in SAME_TEST.items()}
 
 
-# The synthetic data sets. n_b is of one sample; the axes of the HDGM figure are not in the paper's text.
+# The synthetic data sets. n_b is of one sample; the axes of the HDGM figure are not in the paper's
+# text.
 
 _BLOB_SIZES = (10, 20, 40, 50, 70, 80, 90, 100)
 _HDGM_SIZES = (2000, 4000, 6000, 8000, 10000)
@@ -199,11 +210,15 @@ def _blobs(null: Literal["", "P"] = "", authors: bool = False) -> tuple[Setting,
 
 
 def _mixtures(null: Literal["", "P"] = "", authors: bool = False) -> tuple[Setting, ...]:
-    return tuple(Setting(f"N={total}", "hdgm", total // 2, 10, null, authors) for total in _HDGM_SIZES)
+    return tuple(
+        Setting(f"N={total}", "hdgm", total // 2, 10, null, authors) for total in _HDGM_SIZES
+    )
 
 
 def _dimensions(null: Literal["", "P"] = "") -> tuple[Setting, ...]:
-    return tuple(Setting(f"d={dimension}", "hdgm", 2000, dimension, null) for dimension in _DIMENSIONS)
+    return tuple(
+        Setting(f"d={dimension}", "hdgm", 2000, dimension, null) for dimension in _DIMENSIONS
+    )
 
 
 _BLOB_PUBLISHED = {"n_b=40": _from_ablation("blob")}
@@ -242,7 +257,9 @@ _BLOB = (
 )
 
 
-def _shared_dimension(experiment: str, settings: tuple[Setting, ...]) -> dict[tuple[str, str], Cell]:
+def _shared_dimension(
+    experiment: str, settings: tuple[Setting, ...]
+) -> dict[tuple[str, str], Cell]:
     """One panel's d = 10 is the other's N = 4000."""
     same = next(setting for setting in settings if setting.name == "N=4000")
     return {("d=10", method): Cell(experiment, same, method) for method in METHODS}
@@ -396,7 +413,8 @@ _MNIST = (
 
 
 _JPEG_NOTE = (
-    "A stand-in until CIFAR-10.1 is at hand: half of CIFAR-10's test images against the other half after one JPEG "
+    "A stand-in until CIFAR-10.1 is at hand: half of CIFAR-10's test images against the other half "
+    "after one JPEG "
     "compression. Nothing of the paper to compare with."
 )
 _CIFAR_101 = Setting("cifar-10.1", "cifar", 1000, test_n=1021)
@@ -425,7 +443,8 @@ _CIFAR = (
     ),
     Experiment(
         "cifar-locations",
-        "CIFAR-10 against CIFAR-10.1 at one location: learned by ME, trained or selected with the deep kernel",
+        "CIFAR-10 against CIFAR-10.1 at one location: learned by ME, trained or selected with the "
+        "deep kernel",
         "Appendix, figures of test locations",
         "power",
         (Setting("cifar-10.1", "cifar", 1000),),
@@ -462,12 +481,15 @@ def _ablation() -> Experiment:
         there = next(e for e in (*_BLOB, *_HDGM, *_HIGGS, *_MNIST) if e.name == experiment)
         found = next(setting for setting in there.settings if setting.name == name)
         settings.append(Setting(row, found.data, found.n, found.dimension))
-        elsewhere |= {(row, column): Cell(experiment, found, method) for column, method in SAME_TEST.items()}
+        elsewhere |= {
+            (row, column): Cell(experiment, found, method) for column, method in SAME_TEST.items()
+        }
         for column, method in SAME_TEST.items():  # the same numbers, there with their errors
             published[row][column] = there.expected(name, method) or published[row][column]
     return Experiment(
         "ablation",
-        "Ten kernels and objectives: power on Blob (n_b = 40), HDGM (N = 4000, d = 10), Higgs (N = 3000), MNIST (400)",
+        "Ten kernels and objectives: power on Blob (n_b = 40), HDGM (N = 4000, d = 10), Higgs (N = "
+        "3000), MNIST (400)",
         "Table 4 (ablation)",
         "power",
         tuple(settings),

@@ -1,7 +1,7 @@
 """Figures like the paper's, by matplotlib: ours with error bars, the published numbers as hollow marks.
 
-Those of experiments are drawn from stored trials. Those of points, kernels and images are drawn from the data sets, and
-where they show something learned, from trials that are run for them.
+Those of experiments are drawn from stored trials. Those of points, kernels and images are drawn
+from the data sets, and where they show something learned, from trials that are run for them.
 """
 
 from __future__ import annotations
@@ -65,15 +65,21 @@ def needed(name: str) -> list[str]:
     elif name in EXPERIMENTS:
         shown = (name,)
     else:
-        raise InputError(f"there is no figure {name!r}; use one of {', '.join([*FIGURES, *EXPERIMENTS])}.")
+        raise InputError(
+            f"there is no figure {name!r}; use one of {', '.join([*FIGURES, *EXPERIMENTS])}."
+        )
     return list(dict.fromkeys(home for each in shown for home in homes(experiment(each))))
 
 
-def _new(columns: int, *, width: float = 3.6, height: float = 3.4, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def _new(
+    columns: int, *, width: float = 3.6, height: float = 3.4, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingDependency("figures take matplotlib; pip install 'twosample[plots]'.") from None
+        raise MissingDependency(
+            "figures take matplotlib; pip install 'twosample[plots]'."
+        ) from None
     made = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes: Any = made.subplots(rows, columns, squeeze=False)
     return made, list(axes.flat)
@@ -84,7 +90,9 @@ def save(drawn: Figure, path: str | Path) -> None:
     try:
         drawn.savefig(path, dpi=130)
     except ValueError as error:
-        raise InputError(f"{path} cannot be written: {error}. Use a name that ends in .png, .pdf or .svg.") from error
+        raise InputError(
+            f"{path} cannot be written: {error}. Use a name that ends in .png, .pdf or .svg."
+        ) from error
 
 
 # Experiments
@@ -105,13 +113,24 @@ def _rates(ax: Axes, shown: Experiment, cells: Sequence[Entry]) -> None:
     for name, look, places in _lines(shown):
         ours = {place: found[where] for where, place in places.items() if where in found}
         style: dict[str, Any] = {"color": look.colour, "marker": look.marker}
-        rates, errors = ([getattr(entry, part) for entry in ours.values()] for part in ("rate", "error"))
+        rates, errors = (
+            [getattr(entry, part) for entry in ours.values()] for part in ("rate", "error")
+        )
         line = "-" if shown.axis else ""
         drawn: dict[str, Any] = {"linestyle": line, "linewidth": 1.2, "markersize": 5, "capsize": 2}
         ax.errorbar(list(ours), rates, errors, label=name, **style, **drawn)
-        known = {at: number for where, at in places.items() if (number := shown.expected(*where)) is not None}
+        known = {
+            at: number
+            for where, at in places.items()
+            if (number := shown.expected(*where)) is not None
+        }
         rates, errors = [n.rate for n in known.values()], [n.error or 0.0 for n in known.values()]
-        hollow: dict[str, Any] = {"linestyle": "", "markersize": 8, "markerfacecolor": "none", "elinewidth": 0.8}
+        hollow: dict[str, Any] = {
+            "linestyle": "",
+            "markersize": 8,
+            "markerfacecolor": "none",
+            "elinewidth": 0.8,
+        }
         ax.errorbar(list(known), rates, errors, **style, **hollow)
     if shown.kind == "level":
         ax.axhline(ALPHA, color="black", linewidth=1)
@@ -131,7 +150,11 @@ def _lines(shown: Experiment) -> list[tuple[str, Look, dict[tuple[str, str], flo
         return [(m, looks[m], {(row, m): at for row, at in rows.items()}) for m in shown.methods]
     looks, middle = _looks(list(rows)), (len(rows) - 1) / 2
     return [
-        (row, looks[row], {(row, m): k + (number - middle) * 0.15 for k, m in enumerate(shown.methods)})
+        (
+            row,
+            looks[row],
+            {(row, m): k + (number - middle) * 0.15 for k, m in enumerate(shown.methods)},
+        )
         for number, row in enumerate(rows)
     ]
 
@@ -143,7 +166,14 @@ def _places(shown: Experiment) -> dict[str, float]:
 
 def _legend(figure: Figure, ax: Axes) -> None:
     marks, names = ax.get_legend_handles_labels()
-    figure.legend(marks, names, loc="outside upper center", ncols=len(names), frameon=False, title="hollow: published")
+    figure.legend(
+        marks,
+        names,
+        loc="outside upper center",
+        ncols=len(names),
+        frameon=False,
+        title="hollow: published",
+    )
 
 
 def _figure_2(records: Sequence[Record], recipe: str) -> Figure:
@@ -157,7 +187,13 @@ def _figure_2(records: Sequence[Record], recipe: str) -> Figure:
         look = _LOOKS[method]
         several = [entry for entry in found if entry.method == method and len(entry.rates) > 1]
         spread = [float(np.std(entry.rates, ddof=1)) for entry in several]
-        axes[1].plot([places[e.row] for e in several], spread, color=look.colour, marker=look.marker, markersize=5)
+        axes[1].plot(
+            [places[e.row] for e in several],
+            spread,
+            color=look.colour,
+            marker=look.marker,
+            markersize=5,
+        )
     axes[1].set(xlabel=power.axis, ylabel="standard deviation of power")
     _criteria(axes[2], power, records, recipe)
     _rates(axes[3], level, entries(level, records, recipe))
@@ -173,14 +209,20 @@ def _criteria(ax: Axes, shown: Experiment, records: Sequence[Record], recipe: st
     for method in ("mmd-o", "mmd-d"):
         values: dict[str, list[float]] = {}
         for r in records:
-            if (r.experiment, r.method, r.recipe) == (shown.name, method, recipe) and r.criterion is not None:
+            if (r.experiment, r.method, r.recipe) == (
+                shown.name,
+                method,
+                recipe,
+            ) and r.criterion is not None:
                 values.setdefault(r.setting, []).append(r.criterion)
         rows = [row for row in places if row in values]
         means = [float(np.mean(values[row])) for row in rows]
         errors = [float(np.std(values[row])) / len(values[row]) ** 0.5 for row in rows]
         look = _LOOKS[method]
         at = [places[row] for row in rows]
-        ax.errorbar(at, means, errors, color=look.colour, marker=look.marker, markersize=5, capsize=2)
+        ax.errorbar(
+            at, means, errors, color=look.colour, marker=look.marker, markersize=5, capsize=2
+        )
     ax.set(xlabel=shown.axis, ylabel="J on the training points")
 
 
@@ -211,11 +253,16 @@ def _figure_1(records: Sequence[Record], recipe: str) -> Figure:
 
     setting = next(s for s in experiment("blob-power").settings if s.name == "n_b=100")
     figure, axes = _new(4, width=3.1, height=3.0)
-    X, Y = datasets.blob(setting.n, rng=seeded(Cell("figure-1", setting, "points"), 0).numpy("points"))
+    X, Y = datasets.blob(
+        setting.n, rng=seeded(Cell("figure-1", setting, "points"), 0).numpy("points")
+    )
     for ax, points, title in ((axes[0], X, "(a) X"), (axes[1], Y, "(b) Y")):
         ax.plot(*points.T, ".", color="#0072B2", markersize=2)
         ax.set(title=title)
-    for ax, method, title in ((axes[2], "mmd-o", "(c) Gaussian kernel"), (axes[3], "mmd-d", "(d) deep kernel")):
+    for ax, method, title in (
+        (axes[2], "mmd-o", "(c) Gaussian kernel"),
+        (axes[3], "mmd-d", "(d) deep kernel"),
+    ):
         streams = seeded(Cell("figure-1", setting, method), 0)
         fitted = recipes.fit(method, recipe, setting, X, Y, streams)
         for values in _kernel_values(fitted):
@@ -303,7 +350,9 @@ def _location(fitted: FittedTest) -> NDArray[np.uint8]:
     from .._featurizers import MeanEmbedding
     from .author_parts import AsPublished
 
-    features = next(part for part in fitted.representation.modules() if isinstance(part, MeanEmbedding))
+    features = next(
+        part for part in fitted.representation.modules() if isinstance(part, MeanEmbedding)
+    )
     place = features.locations[0].detach().double()
     if isinstance(fitted.representation, AsPublished):  # in the authors' units, -1 to 1
         pixels = (place + 1) * 127.5
@@ -335,7 +384,9 @@ class Drawing(NamedTuple):
 FIGURES: Mapping[str, Drawing] = MappingProxyType(
     {
         "figure-1": Drawing("Blob-D, contours of a Gaussian and of a deep kernel", (), _figure_1),
-        "figure-2": Drawing("Blob: power, its spread, J, type I error", ("blob-power", "blob-level"), _figure_2),
+        "figure-2": Drawing(
+            "Blob: power, its spread, J, type I error", ("blob-power", "blob-level"), _figure_2
+        ),
         "figure-3": Drawing(
             "HDGM: power and type I error against N and d",
             ("hdgm-power", "hdgm-level", "hdgm-dimensions-power", "hdgm-dimensions-level"),
@@ -343,7 +394,9 @@ FIGURES: Mapping[str, Drawing] = MappingProxyType(
         ),
         "digits": Drawing("real digits and a DCGAN's", (), _digits),
         "cifar": Drawing("CIFAR-10 and CIFAR-10.1", (), _cifar),
-        "locations": Drawing("locations learned by ME, trained and selected with the deep kernel", (), _locations),
+        "locations": Drawing(
+            "locations learned by ME, trained and selected with the deep kernel", (), _locations
+        ),
     }
 )
 """The figures of the paper that are more than one experiment."""

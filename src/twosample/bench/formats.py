@@ -56,7 +56,9 @@ def read_cifar10(path: Path, members: str) -> NDArray[np.uint8]:
                 records = np.frombuffer(content.read(), dtype=np.uint8).reshape(-1, _CIFAR_RECORD)
                 batches[name] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     if not batches:
-        raise InputError(f"{path} holds no file like {members}; it should be the binary version of CIFAR-10.")
+        raise InputError(
+            f"{path} holds no file like {members}; it should be the binary version of CIFAR-10."
+        )
     return np.concatenate([batches[name] for name in sorted(batches)])
 
 
@@ -65,7 +67,9 @@ def read_npy_images(path: Path) -> NDArray[np.uint8]:
     with _told_about(path):
         images: NDArray[np.uint8] = np.load(path, allow_pickle=False)
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-        raise InputError(f"{path} holds {images.dtype} {images.shape}; CIFAR-10.1 is uint8 (N, 32, 32, 3).")
+        raise InputError(
+            f"{path} holds {images.dtype} {images.shape}; CIFAR-10.1 is uint8 (N, 32, 32, 3)."
+        )
     return images
 
 
@@ -76,7 +80,9 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
     """Arrays of an NPZ file."""
     with _told_about(path), np.load(path, allow_pickle=False) as archive:
         if missing := [name for name in names if name not in archive]:
-            raise InputError(f"{path} lacks the array {missing[0]!r}; it holds {', '.join(archive.files)}.")
+            raise InputError(
+                f"{path} lacks the array {missing[0]!r}; it holds {', '.join(archive.files)}."
+            )
         return [archive[name] for name in names]
 
 
@@ -84,7 +90,9 @@ def read_columns(path: Path, name: str, wanted: Sequence[int]) -> NDArray[np.flo
     """Some columns of a matrix in an NPZ file, which is read a part at a time: all of HIGGS would fill 1.2 GB."""
     with _told_about(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
         if np.lib.format.read_magic(stream) != (1, 0):
-            raise InputError(f"{path} holds {name} in a later version of the NPY format than is read here.")
+            raise InputError(
+                f"{path} holds {name} in a later version of the NPY format than is read here."
+            )
         (rows, width), by_column, kind = np.lib.format.read_array_header_1_0(stream)
         if by_column or kind != np.float32:
             raise InputError(f"{path} holds {name} as {kind}; it must be float32, row by row.")
@@ -119,7 +127,9 @@ def compact_higgs(source: Path, target: Path, *, progress: bool | None = None) -
                 labels.append(table[:, 0].astype(np.uint8))
                 output.write(np.ascontiguousarray(table[:, 1:]).tobytes())
         features = np.memmap(rows, dtype=np.float32, mode="r").reshape(-1, len(HIGGS_COLUMNS))
-        write_arrays(target, features=features, label=np.concatenate(labels), columns=np.array(HIGGS_COLUMNS))
+        write_arrays(
+            target, features=features, label=np.concatenate(labels), columns=np.array(HIGGS_COLUMNS)
+        )
     finally:
         rows.unlink(missing_ok=True)
 
@@ -148,11 +158,14 @@ def _tables(source: Path, progress: bool | None) -> Iterator[NDArray[np.float32]
 def _parsed(text: Sequence[str], source: Path, done: int) -> NDArray[np.float32]:
     """Lines of HIGGS as numbers."""
     try:
-        table: NDArray[np.float32] = np.loadtxt(text, delimiter=",", dtype=np.float32, ndmin=2, comments=None)
+        table: NDArray[np.float32] = np.loadtxt(
+            text, delimiter=",", dtype=np.float32, ndmin=2, comments=None
+        )
     except ValueError as error:
         raise InputError(f"{source}, in the lines after {done:,}: {error}.") from error
     if table.shape[1] != 1 + len(HIGGS_COLUMNS) or not np.isin(table[:, 0], (0, 1)).all():
         raise InputError(
-            f"{source}, in the lines after {done:,}: not the columns of HIGGS, a label (0 or 1) and 28 numbers."
+            f"{source}, in the lines after {done:,}: not the columns of HIGGS, a label (0 or 1) "
+            "and 28 numbers."
         )
     return table

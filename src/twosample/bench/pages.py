@@ -47,28 +47,42 @@ def summary(store: Store) -> str:
 
 def _levels(records: Sequence[Record]) -> list[str]:
     """The level of each method over all data, which single cells have too few tests to tell."""
-    null = [each for each in records if EXPERIMENTS[each.experiment].kind == "level" and each.recipe == "default"]
+    null = [
+        each
+        for each in records
+        if EXPERIMENTS[each.experiment].kind == "level" and each.recipe == "default"
+    ]
     if not null:
         return []
     lines = ["", "Level 0.05 over all level experiments, recipe `default`:", ""]
     lines += ["| test | rejections | tests | level | exact 95 % limits |", "|---|---|---|---|---|"]
     for method in (*METHODS, None):
         trials = [each for each in null if method in (each.method, None)]
-        rejections, tests = sum(each.rejections for each in trials), sum(each.tests for each in trials)
+        rejections, tests = (
+            sum(each.rejections for each in trials),
+            sum(each.tests for each in trials),
+        )
         low, high = tables.binomial_limits(rejections, tests, 0.95)
         level = f"{rejections / tests:.3f} | {low:.3f} to {high:.3f}" if tests else " | "
         lines.append(f"| {method or 'all'} | {rejections} | {tests} | {level} |")
     return lines
 
 
-def _summary_line(shown: Experiment, recipe: str, cells: Sequence[tables.Entry], records: Sequence[Record]) -> str:
+def _summary_line(
+    shown: Experiment, recipe: str, cells: Sequence[tables.Entry], records: Sequence[Record]
+) -> str:
     if shown.kind == "level":
         good, bad = (str(sum(entry.off_level is off for entry in cells)) for off in (False, True))
         good += " (0.05 within exact limits)"
     else:
         compared = [entry for entry in cells if entry.difference is not None]
-        good, bad = (str(sum(entry.far is far for entry in compared)) if compared else "" for far in (False, True))
-    own = [record for record in records if (record.experiment, record.recipe) == (shown.name, recipe)]
+        good, bad = (
+            str(sum(entry.far is far for entry in compared)) if compared else ""
+            for far in (False, True)
+        )
+    own = [
+        record for record in records if (record.experiment, record.recipe) == (shown.name, recipe)
+    ]
     time = duration(sum(record.cpu_seconds for record in own))
     trials = sum(len(entry.rates) for entry in cells)
     return f"| [{shown.name}]({shown.name}.md) | {recipe} | {len(cells)} | {trials} | {good} | {bad} | {time} |"

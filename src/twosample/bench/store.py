@@ -1,7 +1,8 @@
 """The store of results: one JSON line for each finished trial, a file for each experiment.
 
-A line is written in one go and forced to the disk when its trial is done. Files can be joined by `cat`: a trial that is
-there twice counts once. A line that a crash cut short is left out, and costs no other line.
+A line is written in one go and forced to the disk when its trial is done. Files can be joined by
+`cat`: a trial that is there twice counts once. A line that a crash cut short is left out, and costs
+no other line.
 """
 
 from __future__ import annotations
@@ -42,18 +43,21 @@ class Record:
     seed
         What all of its randomness comes from.
     data, sizes
-        The data set, and what was drawn of it: points of each sample to "train" on and to "test", "dimension", and
-        where rows are limited how many "distinct" test sets there were before rows came again.
+        The data set, and what was drawn of it: points of each sample to "train" on and to "test",
+        "dimension", and where rows are limited how many "distinct" test sets there were before rows
+        came again.
     tests, rejections
         Test sets, and how many of them were rejected at level 0.05.
     permutations
         For each test; None where a limiting law took their place.
     criterion
-        J of the trained kernel on the training points; None for tests without a kernel that J is for.
+        J of the trained kernel on the training points; None for tests without a kernel that J is
+        for.
     fit_cpu_seconds, test_cpu_seconds
         Of the training, and of all tests together.
     peak_mebibytes
-        The most memory that the process had in the course of the trial, the libraries included; None if unknown.
+        The most memory that the process had in the course of the trial, the libraries included;
+        None if unknown.
     versions, date
         Of what it ran on, and when it ended.
     """
@@ -104,7 +108,10 @@ class Record:
             raise ValueError("fields are missing")
         record = cls(**{name: values[name] for name in names})
         counts: tuple[Any, ...] = (record.trial, record.seed, record.tests, record.rejections)
-        if not all(isinstance(count, int) for count in counts) or not 0 <= record.rejections <= record.tests != 0:
+        if (
+            not all(isinstance(count, int) for count in counts)
+            or not 0 <= record.rejections <= record.tests != 0
+        ):
             raise ValueError("counts are wrong")
         return record
 
@@ -127,7 +134,8 @@ class Store:
                 pass
         except OSError as error:
             raise InputError(
-                f"results cannot be written to {self.folder} ({error.strerror}); choose another folder with --results."
+                f"results cannot be written to {self.folder} ({error.strerror}); choose another "
+                "folder with --results."
             ) from error
 
     def append(self, record: Record) -> None:
@@ -137,7 +145,8 @@ class Store:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 broken = file.read(1) != b"\n"
-            # One write, so that lines of several processes do not mix; after one that broke off, a line of its own.
+            # One write, so that lines of several processes do not mix; after one that broke off, a
+            # line of its own.
             file.write(b"\n" * broken + record.line().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -168,7 +177,8 @@ class Store:
                 records += _glued(line)
         if broken:
             warnings.warn(
-                f"{path}: line {', '.join(map(str, broken))} is not a whole record and is left out.",
+                f"{path}: line {', '.join(map(str, broken))} is not a whole record and is left "
+                "out.",
                 InputWarning,
                 stacklevel=3,
             )

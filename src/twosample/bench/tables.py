@@ -1,12 +1,14 @@
 """Tables of stored trials beside the published numbers, in Markdown, LaTeX and CSV.
 
-A power is the mean of the rates of its trials, with their standard error. That is never taken to be less than half of
-the exact 68 % binomial interval of all tests together: trials that happen to agree do not make a rate certain. The
-published rates have the error that is printed beside them or, where there is none or 0.000, that of ten trials which
-vary as ours do, again no less than the binomial one. Differences are in standard errors, ours and theirs combined;
-beyond two they are marked and need a reason. One trial does not tell how trials vary, so it has no difference.
+A power is the mean of the rates of its trials, with their standard error. That is never taken to be
+less than half of the exact 68 % binomial interval of all tests together: trials that happen to
+agree do not make a rate certain. The published rates have the error that is printed beside them or,
+where there is none or 0.000, that of ten trials which vary as ours do, again no less than the
+binomial one. Differences are in standard errors, ours and theirs combined; beyond two they are
+marked and need a reason. One trial does not tell how trials vary, so it has no difference.
 
-A level comes with the exact 95 % binomial limits of its rejections, and is marked where 0.05 is not within them.
+A level comes with the exact 95 % binomial limits of its rejections, and is marked where 0.05 is not
+within them.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ class Entry:
     limits
         The exact 95 % binomial interval of all tests.
     published, published_error, difference
-        The number of the paper, its error, and how many standard errors ours lies above it; None without one, and
-        with one trial.
+        The number of the paper, its error, and how many standard errors ours lies above it; None
+        without one, and with one trial.
     shared
         Whether test sets had to share rows with each other.
     cpu_seconds
@@ -94,11 +96,15 @@ def entries(shown: Experiment, records: Iterable[Record], recipe: str) -> list[E
     by_cell: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         if record.recipe == recipe:
-            by_cell.setdefault((record.experiment, record.setting, record.method), []).append(record)
+            by_cell.setdefault((record.experiment, record.setting, record.method), []).append(
+                record
+            )
     found = []
     for row in dict.fromkeys(setting.row for setting in shown.settings):
         for method in shown.methods:
-            cells = [shown.cell(setting, method) for setting in shown.settings if setting.row == row]
+            cells = [
+                shown.cell(setting, method) for setting in shown.settings if setting.row == row
+            ]
             trials = [record for cell in cells for record in by_cell.get(_place(cell), [])]
             if trials:
                 found.append(_entry(row, method, recipe, trials, shown.expected(row, method)))
@@ -114,9 +120,14 @@ def _place(cell: Cell) -> tuple[str, str, str]:
     return cell.experiment, cell.setting.name, cell.method
 
 
-def _entry(row: str, method: str, recipe: str, trials: Sequence[Record], published: Published | None) -> Entry:
+def _entry(
+    row: str, method: str, recipe: str, trials: Sequence[Record], published: Published | None
+) -> Entry:
     rates = tuple(record.rate for record in trials)
-    tests, rejections = sum(record.tests for record in trials), sum(record.rejections for record in trials)
+    tests, rejections = (
+        sum(record.tests for record in trials),
+        sum(record.rejections for record in trials),
+    )
     rate, error = float(np.mean(rates)), standard_error(rates, rejections, tests)
     published_error = difference = None
     if published is not None:
@@ -200,7 +211,9 @@ def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], 
 
     def found(match: re.Match[str]) -> str:
         other = others.get((match[2] or entry.row, entry.method, match[1]))
-        return "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
+        return (
+            "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
+        )
 
     text = reason(shown.name, entry.row, entry.method, entry.recipe) if entry.far else ""
     return re.sub(rf"{{({'|'.join(RECIPES)})(?: ([^}}]+))?}}", found, text)
@@ -208,7 +221,11 @@ def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], 
 
 def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
     others = {(entry.row, entry.method, entry.recipe): entry for entry in cells}
-    first = {"setting": lambda e: e.row, "test": lambda e: e.method, "trials x tests": lambda e: e.count}
+    first = {
+        "setting": lambda e: e.row,
+        "test": lambda e: e.method,
+        "trials x tests": lambda e: e.count,
+    }
     last = {"CPU s to fit": lambda e: f"{e.cpu_seconds[0]:.1f}"}
     if shown.kind == "level":
         middle = {
@@ -237,8 +254,13 @@ def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
 def markdown(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES) -> str:
     """A page: what it is, and a table for each recipe that has trials."""
     found = {recipe: entries(shown, records, recipe) for recipe in recipes}
-    columns = _columns(shown, [entry for recipe in RECIPES for entry in entries(shown, records, recipe)])
-    parts = [f"# {shown.name}", f"{shown.title}." + (f" In the paper: {shown.source}." if shown.source else "")]
+    columns = _columns(
+        shown, [entry for recipe in RECIPES for entry in entries(shown, records, recipe)]
+    )
+    parts = [
+        f"# {shown.name}",
+        f"{shown.title}." + (f" In the paper: {shown.source}." if shown.source else ""),
+    ]
     parts += [note for note in (shown.note, _explained(shown), _shared(found)) if note]
     for recipe, cells in found.items():
         if cells:
@@ -251,15 +273,19 @@ def markdown(shown: Experiment, records: Sequence[Record], recipes: Sequence[str
 def _explained(shown: Experiment) -> str:
     if shown.kind == "level":
         return (
-            "Rejections among all tests at level 0.05 where nothing is to be found, with exact binomial limits; "
+            "Rejections among all tests at level 0.05 where nothing is to be found, with exact "
+            "binomial limits; "
             '"!" where 0.05 is outside, which happens to one cell in twenty.'
         )
     if not any(shown.published.values()):
         return "The paper has no numbers to compare with."
     return (
-        "Power at level 0.05: the mean over trials, its standard error (never below the exact binomial one of all "
-        "tests), the published number, the difference in standard errors of both (a published number without one, or "
-        "with 0.000, is given that of ten trials that vary as ours do, at least the binomial one of 1000 tests), "
+        "Power at level 0.05: the mean over trials, its standard error (never below the exact "
+        "binomial one of all "
+        "tests), the published number, the difference in standard errors of both (a published "
+        "number without one, or "
+        "with 0.000, is given that of ten trials that vary as ours do, at least the binomial one "
+        "of 1000 tests), "
         '"!" beyond two. One trial alone is not compared.'
     )
 
@@ -276,7 +302,9 @@ def _markdown_table(columns: _Columns, cells: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def comma_separated(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES) -> str:
+def comma_separated(
+    shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES
+) -> str:
     """All numbers of all recipes, in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -285,7 +313,16 @@ def comma_separated(shown: Experiment, records: Sequence[Record], recipes: Seque
     for recipe in recipes:
         for e in entries(shown, records, recipe):
             theirs = (e.published.rate, e.published.error) if e.published else (None, None)
-            numbers = (len(e.rates), e.tests, e.rejections, e.rate, e.error, *e.limits, *theirs, e.difference)
+            numbers = (
+                len(e.rates),
+                e.tests,
+                e.rejections,
+                e.rate,
+                e.error,
+                *e.limits,
+                *theirs,
+                e.difference,
+            )
             writer.writerow([e.row, e.method, e.recipe, *numbers])
     return text.getvalue()
 
@@ -299,7 +336,8 @@ def latex(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] =
             continue
         methods = [method for method in shown.methods if any(m == method for _, m in cells)]
         lines = [
-            f"% {shown.name}, recipe {recipe}; a star is beyond two standard errors of the published number below it",
+            f"% {shown.name}, recipe {recipe}; a star is beyond two standard errors of the "
+            "published number below it",
             rf"\begin{{tabular}}{{l{'c' * len(methods)}}}",
             r"\hline",
             " & ".join(["", *(name.upper() for name in methods)]) + r" \\",
@@ -309,7 +347,9 @@ def latex(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] =
             found = [cells.get((row, method)) for method in methods]
             lines.append(" & ".join([_latex_name(row), *(_latex_ours(e) for e in found)]) + r" \\")
             if any(e is not None and e.published for e in found):
-                lines.append(" & ".join(["published", *(_latex_published(e) for e in found)]) + r" \\")
+                lines.append(
+                    " & ".join(["published", *(_latex_published(e) for e in found)]) + r" \\"
+                )
         parts.append("\n".join([*lines, r"\hline", r"\end{tabular}"]))
     return "\n\n".join(parts) + "\n"
 
@@ -320,7 +360,11 @@ def _latex_name(row: str) -> str:
 
 
 def _latex_ours(entry: Entry | None) -> str:
-    return "" if entry is None else rf"${entry.rate:.3f} \pm {entry.error:.3f}{'^*' if entry.far else ''}$"
+    return (
+        ""
+        if entry is None
+        else rf"${entry.rate:.3f} \pm {entry.error:.3f}{'^*' if entry.far else ''}$"
+    )
 
 
 def _latex_published(entry: Entry | None) -> str:
@@ -330,8 +374,8 @@ def _latex_published(entry: Entry | None) -> str:
     return f"${rate:.3f}$" if error is None else rf"${rate:.3f} \pm {error:.3f}$"
 
 
-FORMATS: Mapping[str, Callable[[Experiment, Sequence[Record], Sequence[str]], str]] = MappingProxyType(
-    {"markdown": markdown, "latex": latex, "csv": comma_separated}
+FORMATS: Mapping[str, Callable[[Experiment, Sequence[Record], Sequence[str]], str]] = (
+    MappingProxyType({"markdown": markdown, "latex": latex, "csv": comma_separated})
 )
 """What writes a table, by the name of its format."""
 
@@ -341,7 +385,12 @@ FORMATS: Mapping[str, Callable[[Experiment, Sequence[Record], Sequence[str]], st
 T_TESTS = "t-tests"
 """The name of the table of paired t-tests."""
 
-_T_DATA = {"Blob": "blob-power", "HDGM": "hdgm-power", "Higgs": "higgs-power", "MNIST": "mnist-power"}
+_T_DATA = {
+    "Blob": "blob-power",
+    "HDGM": "hdgm-power",
+    "Higgs": "higgs-power",
+    "MNIST": "mnist-power",
+}
 _T_PUBLISHED = {"Blob": "yes yes yes no no", "HDGM": "yes yes yes yes yes"} | {
     "Higgs": "yes yes yes no no",
     "MNIST": "yes yes yes yes yes",
@@ -351,19 +400,36 @@ _T_PUBLISHED = {"Blob": "yes yes yes no no", "HDGM": "yes yes yes yes yes"} | {
 def t_test_rows(records: Iterable[Record], recipe: str = "default") -> list[list[str]]:
     """For each data set and method: pairs, the mean difference, p, whether MMD-D is better, and what the paper says.
 
-    A pair is a trial of MMD-D and that of the same number in the same setting of the other method. What was paired in
-    the paper it does not say; all settings and trials together is the one way that can give its row for MNIST.
+    A pair is a trial of MMD-D and that of the same number in the same setting of the other method.
+    What was paired in the paper it does not say; all settings and trials together is the one way
+    that can give its row for MNIST.
     """
     rates = {record.key: record.rate for record in records}
     rows = []
     for data, name in _T_DATA.items():
         others = METHODS[:-1]
         for method, published in zip(others, _T_PUBLISHED[data].split(), strict=True):
-            ours = [key for key in rates if key[0] == name and key.method == "mmd-d" and key.recipe == recipe]
-            pairs = [(rates[key], rates[other]) for key in ours if (other := key._replace(method=method)) in rates]
+            ours = [
+                key
+                for key in rates
+                if key[0] == name and key.method == "mmd-d" and key.recipe == recipe
+            ]
+            pairs = [
+                (rates[key], rates[other])
+                for key in ours
+                if (other := key._replace(method=method)) in rates
+            ]
             if len(pairs) > 1:
                 better, worse = zip(*pairs, strict=True)
-                rows.append([data, method, str(len(pairs)), *_t_test(np.array(better) - np.array(worse)), published])
+                rows.append(
+                    [
+                        data,
+                        method,
+                        str(len(pairs)),
+                        *_t_test(np.array(better) - np.array(worse)),
+                        published,
+                    ]
+                )
     return rows
 
 
@@ -390,7 +456,8 @@ def _t_tests(records: Iterable[Record], format: str) -> str:
 
 
 _T_EXPLAINED = (
-    "Is the power of MMD-D higher? Paired t-tests at level 0.05 over all settings and trials of a data set, default "
+    "Is the power of MMD-D higher? Paired t-tests at level 0.05 over all settings and trials of a "
+    "data set, default "
     "recipe, one-sided. In the paper: Table 5. It does not say what was paired."
 )
 
@@ -400,8 +467,14 @@ def needed(name: str) -> list[str]:
     return list(_T_DATA.values()) if name == T_TESTS else homes(experiment(name))
 
 
-def table(name: str, records: Sequence[Record], format: str = "markdown", recipes: Sequence[str] = RECIPES) -> str:
+def table(
+    name: str, records: Sequence[Record], format: str = "markdown", recipes: Sequence[str] = RECIPES
+) -> str:
     """A table of the stored records."""
     if format not in FORMATS:
         raise InputError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}.")
-    return _t_tests(records, format) if name == T_TESTS else FORMATS[format](experiment(name), records, recipes)
+    return (
+        _t_tests(records, format)
+        if name == T_TESTS
+        else FORMATS[format](experiment(name), records, recipes)
+    )

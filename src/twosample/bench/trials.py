@@ -1,7 +1,8 @@
 """One trial: draw a training set, fit once, test many fresh sets of the same size.
 
-All randomness of a trial comes from its seed by name: which training set, which start, which test set k, which
-permutations of it. So any trial can be run alone, anywhere, and more tests begin with the same ones.
+All randomness of a trial comes from its seed by name: which training set, which start, which test
+set k, which permutations of it. So any trial can be run alone, anywhere, and more tests begin with
+the same ones.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Trial:
     @property
     def key(self) -> Key:
         """What its record will be known by."""
-        return Key(self.cell.experiment, self.cell.setting.name, self.cell.method, self.recipe, self.number)
+        return Key(
+            self.cell.experiment, self.cell.setting.name, self.cell.method, self.recipe, self.number
+        )
 
     def __str__(self) -> str:
         return f"{self.cell.experiment} {self.cell.setting.name} {self.cell.method} {self.recipe} #{self.number}"
@@ -69,8 +72,12 @@ def run(trial: Trial) -> Record:
     train, draw_test, distinct = draws(setting, streams.numpy("training set"))
     began = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # of constant pixels, or of features that nearly depend
-        warnings.simplefilter("error", TrainingWarning)  # a training that was interrupted is not a result
+        warnings.simplefilter(
+            "ignore", InputWarning
+        )  # of constant pixels, or of features that nearly depend
+        warnings.simplefilter(
+            "error", TrainingWarning
+        )  # a training that was interrupted is not a result
         fitted = fit(trial.cell.method, trial.recipe, setting, *train, streams)
         fit_seconds = time.process_time() - began
         criterion = _criterion(fitted, *train)
@@ -85,7 +92,12 @@ def run(trial: Trial) -> Record:
         **trial.key._asdict(),
         seed=trial.cell.seed(trial.number),
         data=setting.data,
-        sizes={"train": setting.n, "test": setting.tested, "dimension": _dimension(train[0]), **distinct},
+        sizes={
+            "train": setting.n,
+            "test": setting.tested,
+            "dimension": _dimension(train[0]),
+            **distinct,
+        },
         tests=trial.tests,
         rejections=rejections,
         permutations=calibration.permutations if isinstance(calibration, Permutation) else None,
@@ -122,11 +134,17 @@ def draws(
         draw = _DRAWN[setting.data]
         return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh), {}
     if setting.data not in _POOLS:
-        raise InputError(f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}.")
+        raise InputError(
+            f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}."
+        )
     pools = _POOLS[setting.data]()
     x, y = (pools["PQ".index(setting.null)], None) if setting.null else pools
     dealt = datasets.disjoint(x, y, setting.n, rng)
-    return dealt.train, lambda fresh: dealt.test(setting.tested), {"distinct": dealt.repeats(setting.tested)}
+    return (
+        dealt.train,
+        lambda fresh: dealt.test(setting.tested),
+        {"distinct": dealt.repeats(setting.tested)},
+    )
 
 
 def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
@@ -135,7 +153,9 @@ def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
 
 def _hdgm(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
     dimension = 10 if setting.dimension is None else setting.dimension
-    return datasets.hdgm(n, dimension=dimension, different=not setting.null, authors=setting.authors, rng=rng)
+    return datasets.hdgm(
+        n, dimension=dimension, different=not setting.null, authors=setting.authors, rng=rng
+    )
 
 
 @cache
@@ -145,7 +165,9 @@ def _higgs() -> Pair:
 
 @cache
 def _mnist() -> Pair:
-    return datasets.mnist()[:60000], datasets.fake_mnist()  # the generator saw the training images only
+    return datasets.mnist()[
+        :60000
+    ], datasets.fake_mnist()  # the generator saw the training images only
 
 
 @cache
@@ -155,10 +177,15 @@ def _cifar() -> Pair:
 
 @cache
 def _cifar_jpeg() -> Pair:
-    return datasets.cifar10()[::2], datasets.cifar10_jpeg()  # which are the others, so no picture is on both sides
+    return datasets.cifar10()[
+        ::2
+    ], datasets.cifar10_jpeg()  # which are the others, so no picture is on both sides
 
 
-_DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {"blob": _blob, "hdgm": _hdgm}
+_DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {
+    "blob": _blob,
+    "hdgm": _hdgm,
+}
 _POOLS: dict[str, Callable[[], Pair]] = {
     "higgs": _higgs,
     "mnist": _mnist,
@@ -193,7 +220,11 @@ def _peak_mebibytes() -> float | None:
     """The most resident memory since; elsewhere than on Linux, since the process began."""
     with contextlib.suppress(OSError, StopIteration):
         status = Path("/proc/self/status").read_text()
-        return round(next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024, 1)
+        return round(
+            next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+            / 1024,
+            1,
+        )
     if sys.platform == "win32":
         return None
     import resource
@@ -205,5 +236,7 @@ def _peak_mebibytes() -> float | None:
 @cache
 def _versions() -> dict[str, str]:
     """Without the local part of a version, which names a build and not a release."""
-    packages = {name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy")}
+    packages = {
+        name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy")
+    }
     return packages | {"python": platform.python_version()}
