@@ -15,7 +15,7 @@ from torch import nn
 import twosample
 from twosample._data.samples import Scaling, as_samples
 from twosample._objectives import CrossEntropy, PowerCriterion
-from twosample._random import Streams
+from twosample._random import Generators
 from twosample.bench import author_parts, authors, datasets, recipes
 from twosample.bench.author_parts import AsPublished, Epochs, TheirUnits, TwoLogits, scaled
 from twosample.bench.experiments import ABLATIONS, EXPERIMENTS, METHODS, SAME_TEST, Setting
@@ -330,7 +330,7 @@ def test_every_cell_of_the_catalogue_can_be_built():
 @pytest.mark.parametrize("method", list(recipes.LOCATIONS))
 def test_locations_are_found_with_the_kernel_of_mmd_d(method):
     X, Y = datasets.blob(24, rng=0)
-    fitted = recipes.fit(method, "default", BLOB, X, Y, Streams(0))
+    fitted = recipes.fit(method, "default", BLOB, X, Y, Generators(0))
     assert fitted.representation.locations.shape == (1, 2)
     if method == "deep-me-selected":
         given = fitted.scaling.apply(as_samples(X, Y)).pooled()

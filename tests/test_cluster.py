@@ -23,11 +23,12 @@ from typer.testing import CliRunner
 import twosample
 from twosample import _cluster as cluster
 from twosample._cli import main as cli
-from twosample._cluster import HERE, DaskWorkers, connected
+from twosample._cluster import DaskWorkers, connected
 from twosample._data.streams import Stream
 from twosample._files.parts import NpyRows
 from twosample._kernels import DeepKernel, Gaussian, Linear, OnFeatures
 from twosample._products import block_and_row_sums
+from twosample._resources import HERE
 from twosample._statistics.mmd import HotellingT2
 from twosample.errors import ClusterError, InputError, MissingDependency
 

@@ -15,9 +15,9 @@ import torch
 
 import twosample
 from twosample import Columns, InputError, Stream, as_samples, explain, load, two_sample_test
-from twosample._cluster import HERE
 from twosample._data.samples import Scaling
 from twosample._data.streams import embed_streams, starting_rows, survey, training_rows
+from twosample._resources import HERE
 
 NONE = Columns()
 TABLES = pytest.mark.parametrize(

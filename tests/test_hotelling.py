@@ -30,7 +30,7 @@ from twosample import (
 )
 from twosample._featurizers import _gaussian_draws
 from twosample._learning import fit
-from twosample._random import Streams
+from twosample._random import Generators
 from twosample.bench.datasets import blob
 
 
@@ -252,9 +252,9 @@ def test_images_of_12288_pixels_work():
 )
 def test_training_moves_everything_up(start):
     samples = as_table(*(torch.tensor(z) for z in blobs()))
-    before, _ = fit(start(), samples, Learning(Noncentrality(), steps=0), Streams(0))
+    before, _ = fit(start(), samples, Learning(Noncentrality(), steps=0), Generators(0))
     learning = Learning(Noncentrality(), steps=150, batch_size=1000, learning_rate=2e-2)
-    after, log = fit(start(), samples, learning, Streams(0))
+    after, log = fit(start(), samples, learning, Generators(0))
     values = [Noncentrality()(m, samples.x, samples.y).item() for m in (before, after)]
     assert values[1] > 1.2 * values[0] and log.steps == 150
     for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True):

@@ -31,7 +31,7 @@ from twosample._learning import (
     settle_normalisation,
     start,
 )
-from twosample._random import Streams
+from twosample._random import Generators
 from twosample.bench.datasets import blob
 
 
@@ -47,7 +47,7 @@ def fit_quickly(kernel=None, samples=None, **options):
         kernel or Gaussian(),
         samples or two_normals(),
         Learning(**options),
-        Streams(0),
+        Generators(0),
         progress=False,
     )
 
@@ -70,13 +70,17 @@ def test_nothing_is_trained_in_place():
 
 def test_same_streams_same_kernel_and_other_streams_another():
     kernels = [
-        fit(Gaussian(), two_normals(), Learning(steps=5), Streams(seed), progress=False)[0]
+        fit(Gaussian(), two_normals(), Learning(steps=5), Generators(seed), progress=False)[0]
         for seed in (0, 0, 1)
     ]
     assert kernels[0].bandwidth == kernels[1].bandwidth
     deep = [
         fit(
-            DeepKernel(ResidualMLP()), two_normals(), Learning(steps=5), Streams(s), progress=False
+            DeepKernel(ResidualMLP()),
+            two_normals(),
+            Learning(steps=5),
+            Generators(s),
+            progress=False,
         )[0]
         for s in (0, 0, 1)
     ]
@@ -314,7 +318,9 @@ def test_large_batches_are_smaller_where_points_have_many_values():
 def test_a_constant_schedule_keeps_the_learning_rate():
     samples = two_normals()
     fell, stayed = (
-        fit(Gaussian(3.0), samples, Learning(steps=40, schedule=schedule), Streams(0))[0].bandwidth
+        fit(Gaussian(3.0), samples, Learning(steps=40, schedule=schedule), Generators(0))[
+            0
+        ].bandwidth
         for schedule in ("cosine", "constant")
     )
     assert abs(math.log(stayed / 3)) > 1.3 * abs(math.log(fell / 3))

@@ -335,9 +335,9 @@ def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
 
 
 def _again(test, most):
-    from twosample._random import Streams
+    from twosample._random import Generators
 
-    return training_rows(test.learning.train_fraction, Streams(0).torch("split"), test.memory)
+    return training_rows(test.learning.train_fraction, Generators(0).torch("split"), test.memory)
 
 
 def test_batches_mix_the_samples():

@@ -27,7 +27,7 @@ from twosample import (
     TwoSampleTest,
 )
 from twosample._data.samples import as_samples, split
-from twosample._random import Streams
+from twosample._random import Generators
 from twosample.bench.datasets import blob
 
 QUICK = {
@@ -140,7 +140,7 @@ def test_labels_of_held_out_points_never_reach_training(method):
     kernel stay the same."""
     X, Y = normals(n=40, m=40)
     index = np.arange(40.0)[:, None]
-    _, held_out = split(as_samples(index, index), 0.5, Streams(7).torch("split"))
+    _, held_out = split(as_samples(index, index), 0.5, Generators(7).torch("split"))
     rows_x, rows_y = held_out.x[:, 0].long().numpy(), held_out.y[:, 0].long().numpy()
     X2, Y2 = X.copy(), Y.copy()
     X2[rows_x], Y2[rows_y] = Y[rows_y], X[rows_x]
@@ -194,8 +194,8 @@ def test_global_generators_are_neither_read_nor_written(method):
 
 
 def test_training_longer_does_not_change_the_permutations():
-    streams = [Streams(5).torch("calibration") for _ in range(2)]
-    assert torch.equal(*[torch.rand(5, generator=g) for g in streams])
+    generators = [Generators(5).torch("calibration") for _ in range(2)]
+    assert torch.equal(*[torch.rand(5, generator=g) for g in generators])
     X, Y = normals(n=80, m=80)
     results = [twosample.mmd_o(permutations=19, steps=s).run(X, Y, rng=1) for s in (1, 50)]
     assert torch.equal(*[r.samples.x for r in results])  # nor the split

@@ -19,7 +19,7 @@ from ._featurizers import Classifier, FeatureMap, Frozen
 from ._kernels import Gaussian, Kernel, Linear, OnFeatures, Radial, WeightedSum
 from ._objectives import PowerCriterion
 from ._progress import Tick, bar
-from ._random import Streams
+from ._random import Generators
 from ._resources import DEFAULT_MEMORY
 from ._result import TrainingLog
 from .errors import InputError, TrainingError, TrainingWarning
@@ -131,7 +131,7 @@ def fit(
     representation: R,
     samples: Samples,
     learning: Learning,
-    streams: Streams,
+    generators: Generators,
     *,
     memory: int = DEFAULT_MEMORY,
     progress: bool | None = None,
@@ -146,20 +146,25 @@ def fit(
     began = time.monotonic()
     if learning.pretraining is not None:
         representation = _pretrained(
-            representation, samples, learning.pretraining, streams, memory, progress
+            representation, samples, learning.pretraining, generators, memory, progress
         )
     train, validation = samples, None
     if learning.validation_fraction:
         train, validation = split(
-            samples, 1 - learning.validation_fraction, streams.torch("validation")
+            samples, 1 - learning.validation_fraction, generators.torch("validation")
         )
     runs: list[_Run] = []
     with bar("training", learning.steps * learning.restarts, progress) as tick:
         for number in range(learning.restarts):
             candidate = copy.deepcopy(representation)
-            start(candidate, train, learning, streams.torch(f"start {number}"), memory=memory)
+            start(candidate, train, learning, generators.torch(f"start {number}"), memory=memory)
             run = _Run(
-                candidate, learning, train, validation, streams.torch(f"batches {number}"), memory
+                candidate,
+                learning,
+                train,
+                validation,
+                generators.torch(f"batches {number}"),
+                memory,
             )
             budget = None
             if learning.time_budget is not None:
@@ -176,7 +181,7 @@ def fit(
             TrainingWarning,
             stacklevel=2,
         )
-    settle_normalisation(best.representation, train, streams.torch("normalisation"))
+    settle_normalisation(best.representation, train, generators.torch("normalisation"))
     log = TrainingLog(
         tuple(best.values),
         tuple(best.checks),
@@ -191,7 +196,7 @@ def _pretrained(
     representation: R,
     samples: Samples,
     learning: Learning,
-    streams: Streams,
+    generators: Generators,
     memory: int,
     progress: bool | None,
 ) -> R:
@@ -203,7 +208,7 @@ def _pretrained(
         classifier.to(samples.x.device),
         samples,
         learning,
-        streams.child("pretraining"),
+        generators.child("pretraining"),
         memory=memory,
         progress=progress,
     )

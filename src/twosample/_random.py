@@ -1,4 +1,4 @@
-"""One `rng` in, independent named streams out; the global generators are never read or written."""
+"""One `rng` in, independent named generators out; the global generators are never read or written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RNGLike: TypeAlias = (
 """What `rng=` accepts besides None (SPEC 7)."""
 
 
-class Streams:
+class Generators:
     """Independent generators derived by name from one `rng`.
 
     A name, not an order of calls, decides which numbers a stream gives: training longer never
-    changes the permutations. An integer or SeedSequence gives the same streams every time; a
+    changes the permutations. An integer or SeedSequence gives the same generators every time; a
     Generator is advanced once, so two calls with the same Generator differ, as elsewhere in
     scientific Python.
     """
@@ -27,11 +27,11 @@ class Streams:
         root = np.random.default_rng(rng)
         self._entropy: list[int] = [int(word) for word in root.integers(0, 2**32, size=4)]
 
-    def child(self, name: str) -> Streams:
-        """Streams of their own under a name."""
-        streams = object.__new__(Streams)
-        streams._entropy = [int(word) for word in self._sequence(name).generate_state(4)]
-        return streams
+    def child(self, name: str) -> Generators:
+        """Generators of their own under a name."""
+        generators = object.__new__(Generators)
+        generators._entropy = [int(word) for word in self._sequence(name).generate_state(4)]
+        return generators
 
     def _sequence(self, name: str) -> np.random.SeedSequence:
         digest = hashlib.sha256(name.encode()).digest()

@@ -36,7 +36,7 @@ from ._featurizers import Classifier, SklearnClassifier
 from ._kernels import DeepKernel, Kernel, OnFeatures, Sign
 from ._learning import Learning, fit
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from ._random import RNGLike, Streams
+from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, Workers
 from ._result import TrainingLog, TwoSampleResult
 from ._statistics.mmd import MMD, Statistic, embedding
@@ -96,18 +96,20 @@ class TwoSampleTest:
         `two_sample_test`.
         """
         workers = None if client is None else DaskWorkers(client)
-        streams = Streams(rng)
+        generators = Generators(rng)
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
-                return self._run_streamed(pair, streams, device, progress, workers, columns)
+                return self._run_streamed(pair, generators, device, progress, workers, columns)
         samples = as_samples(X, Y, columns=columns)
         train, held_out = samples, samples
         if self.learning is not None:
-            train, held_out = split(samples, self.learning.train_fraction, streams.torch("split"))
+            train, held_out = split(
+                samples, self.learning.train_fraction, generators.torch("split")
+            )
         # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays
         # exact.
-        fitted = self._fit(train, Scaling.of(samples), streams, device, progress)
-        return fitted._test(held_out, streams, progress, workers)
+        fitted = self._fit(train, Scaling.of(samples), generators, device, progress)
+        return fitted._test(held_out, generators, progress, workers)
 
     def fit(
         self,
@@ -125,18 +127,18 @@ class TwoSampleTest:
         """
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
-                streams = Streams(rng)
+                generators = Generators(rng)
                 found = survey(
-                    *pair, fitting_rows(streams.torch("split"), self.memory), columns=columns
+                    *pair, fitting_rows(generators.torch("split"), self.memory), columns=columns
                 )
-                return self._fit(found.picked, found.scaling, streams, device, progress)
+                return self._fit(found.picked, found.scaling, generators, device, progress)
         train = as_samples(X, Y, columns=columns)
-        return self._fit(train, Scaling.of(train), Streams(rng), device, progress)
+        return self._fit(train, Scaling.of(train), Generators(rng), device, progress)
 
     def _run_streamed(
         self,
         pair: tuple[Stream, Stream],
-        streams: Streams,
+        generators: Generators,
         device: str,
         progress: bool | None,
         workers: Workers | None,
@@ -144,24 +146,31 @@ class TwoSampleTest:
     ) -> TwoSampleResult:
         """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
         if self.learning is None:
-            pick = starting_rows(streams.torch("subsample"), self.memory)
+            pick = starting_rows(generators.torch("subsample"), self.memory)
         else:
-            pick = training_rows(self.learning.train_fraction, streams.torch("split"), self.memory)
+            pick = training_rows(
+                self.learning.train_fraction, generators.torch("split"), self.memory
+            )
         found = survey(*pair, pick, columns=columns)
-        fitted = self._fit(found.picked, found.scaling, streams, device, progress)
-        return fitted._test_streamed(pair, found, streams, progress, workers)
+        fitted = self._fit(found.picked, found.scaling, generators, device, progress)
+        return fitted._test_streamed(pair, found, generators, progress, workers)
 
     def _fit(
-        self, train: Samples, scaling: Scaling, streams: Streams, device: str, progress: bool | None
+        self,
+        train: Samples,
+        scaling: Scaling,
+        generators: Generators,
+        device: str,
+        progress: bool | None,
     ) -> FittedTest:
         scaled = scaling.apply(train, device=choose_device(device))
         seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
         if self.learning is not None:
             seen, log = fit(
-                seen, scaled, self.learning, streams, memory=self.memory, progress=progress
+                seen, scaled, self.learning, generators, memory=self.memory, progress=progress
             )
         elif callable(start := getattr(seen, "start", None)):
-            start(scaled.pooled(), streams.torch("start"))
+            start(scaled.pooled(), generators.torch("start"))
         seen.eval().requires_grad_(False)
         return FittedTest(
             seen,
@@ -214,8 +223,8 @@ class FittedTest:
         with open_streams(X, Y, self.spec.memory) as pair:
             if pair is not None:
                 found = survey(*pair, all_rows, schema=self.schema)
-                return self._test_streamed(pair, found, Streams(rng), progress, workers)
-        return self._test(as_samples(X, Y, schema=self.schema), Streams(rng), progress, workers)
+                return self._test_streamed(pair, found, Generators(rng), progress, workers)
+        return self._test(as_samples(X, Y, schema=self.schema), Generators(rng), progress, workers)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
@@ -231,20 +240,20 @@ class FittedTest:
     def _test(
         self,
         samples: Samples,
-        streams: Streams,
+        generators: Generators,
         progress: bool | None,
         workers: Workers | None = None,
     ) -> TwoSampleResult:
         _check_sizes(*samples.sizes)
         return self._test_scaled(
-            self.scaling.apply(samples, device=self._device()), streams, progress, workers
+            self.scaling.apply(samples, device=self._device()), generators, progress, workers
         )
 
     def _test_streamed(
         self,
         pair: tuple[Stream, Stream],
         found: Survey,
-        streams: Streams,
+        generators: Generators,
         progress: bool | None,
         workers: Workers | None,
     ) -> TwoSampleResult:
@@ -257,13 +266,13 @@ class FittedTest:
             found,
             self.scaling,
             embedding(seen),
-            streams.torch("embedding"),
+            generators.torch("embedding"),
             device=device,
             memory=self.spec.memory,
             progress=progress,
             workers=workers,
         )
-        return self._test_scaled(points, streams, progress, workers)
+        return self._test_scaled(points, generators, progress, workers)
 
     def _device(self) -> torch.device:
         return next((p.device for p in self.representation.parameters()), torch.device("cpu"))
@@ -271,7 +280,7 @@ class FittedTest:
     def _test_scaled(
         self,
         scaled: Samples | EmbeddedSamples,
-        streams: Streams,
+        generators: Generators,
         progress: bool | None,
         workers: Workers | None = None,
     ) -> TwoSampleResult:
@@ -284,7 +293,7 @@ class FittedTest:
             self.spec.statistic,
             seen,
             scaled,
-            streams.torch("calibration"),
+            generators.torch("calibration"),
             memory=self.spec.memory,
             progress=progress,
             workers=workers,

@@ -42,7 +42,7 @@ from ._data.samples import Samples, Schema
 from ._kernels import Gaussian, Kernel, OnFeatures, start_featurizer
 from ._learning import Learning, Objective
 from ._products import Embedded, block_sums, row_sums
-from ._random import RNGLike, Streams
+from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY
 from ._result import Effect
 from ._saving.forms import pack
@@ -220,7 +220,7 @@ def check_test(
     BrokenContract
         At the first clause that does not hold. An exact test is wrongly accused once in a million.
     """
-    _check("test", test, _Test(test, draw or _normal, sizes, runs, alpha, Streams(rng)))
+    _check("test", test, _Test(test, draw or _normal, sizes, runs, alpha, Generators(rng)))
 
 
 def clauses(kind: Kind) -> list[str]:
@@ -322,7 +322,7 @@ def _moved(tensor: Tensor, to: Tensor, value: Callable[[], Tensor]) -> Tensor:
 
 def _draws(name: str) -> torch.Generator:
     """The same numbers for the same name: a check has one answer."""
-    return Streams(0).torch(name)
+    return Generators(0).torch(name)
 
 
 @contextmanager
@@ -917,11 +917,11 @@ class _Test:
     sizes: tuple[int, int]
     runs: int
     alpha: float
-    streams: Streams
+    generators: Generators
 
     def samples(self, run: int) -> tuple[Any, Any]:
         """Two samples of one distribution."""
-        rng = self.streams.numpy(f"samples {run}")
+        rng = self.generators.numpy(f"samples {run}")
         n, m = self.sizes
         return self.draw(rng, n), self.draw(rng, m)
 
@@ -929,7 +929,7 @@ class _Test:
     def pvalues(self) -> list[float]:
         found = []
         for run in range(self.runs):
-            rng = self.streams.numpy(f"test {run}")
+            rng = self.generators.numpy(f"test {run}")
             found.append(
                 self.test.run(*self.samples(run), rng=rng, device="cpu", progress=False).pvalue
             )

@@ -28,7 +28,7 @@ from .._data.samples import as_samples, split_rows
 from .._data.streams import Stream, known_rows
 from .._methods import choose
 from .._progress import bar
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._two_sample import TwoSampleTest, _check_sizes
 from ..errors import InputError, InputWarning, TwoSampleError
@@ -502,8 +502,8 @@ def _permutations(
 
 
 def _seeds(names: Mapping[str, Any], rng: RNGLike | None) -> dict[str, int]:
-    streams = Streams(rng)
-    return {name: int(streams.numpy(f"sample {name}").integers(2**32)) for name in names}
+    generators = Generators(rng)
+    return {name: int(generators.numpy(f"sample {name}").integers(2**32)) for name in names}
 
 
 # Words.

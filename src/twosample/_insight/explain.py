@@ -26,7 +26,7 @@ from .._data.samples import Column, Samples, Scaling, Schema
 from .._featurizers import MeanEmbedding
 from .._kernels import DeepKernel, Kernel, Linear, median_bandwidth
 from .._products import Embedded, accumulator, block_and_row_sums, tile_rows
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._statistics.mmd import (
     MMD,
@@ -339,20 +339,20 @@ def explain(
         if not isinstance(value, Integral) or value < least:
             raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
     fitted, samples = held_out(result)
-    streams = Streams(rng)
-    contributions = _contributions(result, fitted, samples, streams.torch("contributions"))
+    generators = Generators(rng)
+    contributions = _contributions(result, fitted, samples, generators.torch("contributions"))
     columns: tuple[ColumnDifference, ...] = ()
     calibration, joint, labellings = "", None, 0
     if samples.schema.columns:
-        bins, plan, calibration = _label_shuffles(result, samples, streams.torch("shuffles"))
+        bins, plan, calibration = _label_shuffles(result, samples, generators.torch("shuffles"))
         labellings = len(plan)
         tests = _column_tests(
-            samples, bins, plan, fitted.spec.memory, streams.torch("columns"), progress
+            samples, bins, plan, fitted.spec.memory, generators.torch("columns"), progress
         )
         importances: Sequence[float | None] = [None] * len(tests)
         if shuffles:
             joint, importances = _importances(
-                fitted, samples, shuffles, max_points, streams.torch("importance")
+                fitted, samples, shuffles, max_points, generators.torch("importance")
             )
         adjusted = _ADJUSTMENTS[correction]([p for _, p in tests])
         widths = _widths(fitted)

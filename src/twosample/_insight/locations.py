@@ -20,7 +20,7 @@ from .._featurizers import MeanEmbedding
 from .._kernels import Kernel
 from .._learning import Learning
 from .._objectives import Noncentrality
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import TwoSampleResult
 from .._statistics.mmd import HotellingT2
 from .._two_sample import FittedTest, TwoSampleTest
@@ -157,14 +157,14 @@ def locations(
         name=f"me by {how} locations",
         memory=fitted.spec.memory,
     )
-    streams = Streams(rng)
+    generators = Generators(rng)
     device = next((str(p.device) for p in fitted.representation.parameters()), "cpu")
     # The scaling is that under which the kernel was learned.
-    by_places = test._fit(train, fitted.scaling, streams, device, progress)
+    by_places = test._fit(train, fitted.scaling, generators, device, progress)
     found = cast(MeanEmbedding, by_places.representation)
     result = None
     if isinstance(learned, TwoSampleResult) and learned.samples is not None:
-        result = by_places._test_scaled(learned.samples, streams, progress)
+        result = by_places._test_scaled(learned.samples, generators, progress)
     return Locations(
         values=tuple(
             _as_given(place, given, fitted.scaling) for place in found.locations.detach().cpu()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .._estimators import asymptotic_power, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
 from .._products import moments
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult
 from .._statistics.mmd import MMD, embed_pooled
 from .._two_sample import TwoSampleTest
@@ -312,7 +312,7 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
             "of each sample."
         )
     with torch.no_grad():
-        generator = Streams(0).torch("power")  # in which batches the points are embedded
+        generator = Generators(0).torch("power")  # in which batches the points are embedded
         z = embed_pooled(kernel.embed, samples, generator, memory=fitted.spec.memory)
         is_y = torch.cat([torch.zeros(n), torch.ones(m)]).long()
         sums, squares = (
@@ -478,7 +478,7 @@ def choose_split(
         raise InputError(
             f"total is {total!r}; it must be a whole number of at least {2 * _LEAST_POINTS}."
         )
-    streams = Streams(rng)
+    generators = Generators(rng)
     sizes: list[float] = []
     found: list[list[PredictedPower]] = []
     for share in _PILOT_SHARES:
@@ -487,7 +487,7 @@ def choose_split(
         )
         results = [
             part.run(
-                X, Y, rng=streams.numpy(f"pilot {share} {k}"), device=device, progress=progress
+                X, Y, rng=generators.numpy(f"pilot {share} {k}"), device=device, progress=progress
             )
             for k in range(repeats)
         ]

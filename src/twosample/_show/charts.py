@@ -25,7 +25,7 @@ from .._insight.comparing import Comparison, effects
 from .._insight.explain import Explanation, held_out, places, witness
 from .._insight.power import PredictedPower, predict_power
 from .._kernels import DeepKernel, Kernel, Mapped
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult
 from .._statistics.mmd import HotellingT2, Law, embed_pooled, embedding
 from .._two_sample import FittedTest
@@ -414,8 +414,8 @@ def point_map(
     ((90, 2), ('0', '1'), None)
     """
     fitted, samples = held_out(explanation.result)
-    streams, (n, m) = Streams(rng), samples.sizes
-    chosen = torch.randperm(n + m, generator=streams.torch("map"))[:most].sort().values
+    generators, (n, m) = Generators(rng), samples.sizes
+    chosen = torch.randperm(n + m, generator=generators.torch("map"))[:most].sort().values
     of_x, of_y = explanation.contributions
     at_points = np.concatenate(
         [n * of_x, -m * of_y]
@@ -441,12 +441,12 @@ def point_map(
             **shared,
         )
     features = _features(
-        fitted, Samples(pooled[:0], pooled, samples.schema), streams.torch("embedding")
+        fitted, Samples(pooled[:0], pooled, samples.schema), generators.torch("embedding")
     )
     space = _space(fitted, samples.schema)
     if features.shape[1] == 1:
         height = torch.rand(
-            len(chosen), generator=streams.torch("height"), dtype=torch.float64
+            len(chosen), generator=generators.torch("height"), dtype=torch.float64
         ).numpy()
         positions = np.column_stack([features[:, 0], height])
         axes = space, "nothing: spread at random"
@@ -532,7 +532,7 @@ def kernel_fields(
             "it has no contours around a point. Use mmd-d or mmd-o."
         )
     pooled = samples.pooled().double().cpu().numpy()
-    drawn = Streams(rng).numpy("centres")
+    drawn = Generators(rng).numpy("centres")
     centres = _cluster_centres(pooled[drawn.permutation(len(pooled))[:2000]], _CENTRES, drawn)
     scaling = fitted.scaling
 
@@ -639,11 +639,11 @@ def on_fewer_points(
     fitted, samples = held_out(result)
     if max(samples.sizes) <= most:
         return result
-    streams, (n, m) = Streams(rng), samples.sizes
-    order = torch.randperm(n, generator=streams.torch("fewer"))
+    generators, (n, m) = Generators(rng), samples.sizes
+    order = torch.randperm(n, generator=generators.torch("fewer"))
     orders = (
         order,
-        order if n == m else torch.randperm(m, generator=streams.torch("fewer of Y")),
+        order if n == m else torch.randperm(m, generator=generators.torch("fewer of Y")),
     )  # pairs stay together
     known = samples.rows or (torch.arange(n), torch.arange(m))
     chosen = [part[:most].sort().values for part in orders]
@@ -652,7 +652,7 @@ def on_fewer_points(
         for points, index in zip((samples.x, samples.y), chosen, strict=True)
     )
     rows_x, rows_y = (rows.cpu()[index] for rows, index in zip(known, chosen, strict=True))
-    return fitted._test_scaled(Samples(x, y, samples.schema, (rows_x, rows_y)), streams, False)
+    return fitted._test_scaled(Samples(x, y, samples.schema, (rows_x, rows_y)), generators, False)
 
 
 def fingerprint(points: Tensor) -> str:

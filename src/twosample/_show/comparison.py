@@ -12,7 +12,7 @@ from typing import Any
 
 from .._insight.comparing import CORRECTIONS, Comparison, effects, verdict
 from .._progress import bar
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .charts import distances, null_of
 from .page import fill, levels_with, or_why, ready, write
 from .report import (
@@ -96,7 +96,7 @@ def render_comparison(
     2
     """
     levels, alpha = levels_with(comparison.alpha), comparison.alpha
-    looks = _looks(comparison, Streams(rng), progress)
+    looks = _looks(comparison, Generators(rng), progress)
     title, values = effects(comparison)
     seen = {name: look.seen or look.result for name, look in looks.items()}
     far = distances(comparison, seen)
@@ -124,7 +124,9 @@ def render_comparison(
     )
 
 
-def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> dict[str, Look]:
+def _looks(
+    comparison: Comparison, generators: Generators, progress: bool | None
+) -> dict[str, Look]:
     """What the parts draw on, for the samples that differ most."""
     ranked = sorted(
         comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue)
@@ -137,7 +139,7 @@ def _looks(comparison: Comparison, streams: Streams, progress: bool | None) -> d
         for name in comparison:
             if name in chosen:
                 looks[name] = look_at(
-                    comparison[name], comparison.alpha, None, streams.child(name), False
+                    comparison[name], comparison.alpha, None, generators.child(name), False
                 )
                 tick(name)
     return looks

@@ -34,7 +34,7 @@ from .._insight.explain import (
 )
 from .._insight.power import PredictedPower, predict_power
 from .._objectives import PowerCriterion
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._version import __version__
 from .charts import (
@@ -137,7 +137,7 @@ def render(
     >>> render(result, rng=0).count("<section")
     7
     """
-    look = look_at(result, alpha, explanation, Streams(rng), progress)
+    look = look_at(result, alpha, explanation, Generators(rng), progress)
     return fill(
         "report.html.jinja",
         {"levels": look.levels, "alpha": alpha, "points": _points(look)},
@@ -164,7 +164,7 @@ class Look:
     result: TwoSampleResult
     alpha: float
     levels: tuple[float, ...]
-    streams: Streams
+    generators: Generators
     explanation: Explanation | None
     why_not: str  # there is no explanation
 
@@ -182,7 +182,9 @@ class Look:
         )
         if explanation is None:
             return None
-        return or_why(lambda: point_map(explanation, most=most, rng=self.streams.numpy("map")))[0]
+        return or_why(lambda: point_map(explanation, most=most, rng=self.generators.numpy("map")))[
+            0
+        ]
 
     def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
         """A text for each level."""
@@ -209,19 +211,21 @@ def look_at(
     result: TwoSampleResult,
     alpha: float,
     explanation: Explanation | None,
-    streams: Streams,
+    generators: Generators,
     progress: bool | None,
 ) -> Look:
     """What parts of a page draw on, with an explanation of at most so many rows if there is none yet."""
     levels, why_not = levels_with(alpha), ""
     if explanation is None:
-        explanation, why_not = or_why(lambda: _explained(result, streams, progress))
-    return Look(result, alpha, levels, streams, explanation, why_not)
+        explanation, why_not = or_why(lambda: _explained(result, generators, progress))
+    return Look(result, alpha, levels, generators, explanation, why_not)
 
 
-def _explained(result: TwoSampleResult, streams: Streams, progress: bool | None) -> Explanation:
-    fewer = on_fewer_points(result, _MOST_ROWS, streams.numpy("fewer"))
-    return explain(fewer, rows=_ROWS_SHOWN, rng=streams.numpy("explain"), progress=progress)
+def _explained(
+    result: TwoSampleResult, generators: Generators, progress: bool | None
+) -> Explanation:
+    fewer = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
+    return explain(fewer, rows=_ROWS_SHOWN, rng=generators.numpy("explain"), progress=progress)
 
 
 # The parts of the page, in their order. Each gives what the template shows.
@@ -424,7 +428,7 @@ def _map(look: Look) -> dict[str, Any] | None:
     field = witness_field(seen, drawn.limits) if drawn.in_plane else None
     contours, why_not = None, ""
     if drawn.in_plane:
-        rng = look.streams.numpy("centres")
+        rng = look.generators.numpy("centres")
         fields, why_not = or_why(lambda: kernel_fields(seen, drawn.limits, rng=rng))
         contours = None if fields is None else contour_chart(drawn, *fields)
     return {

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from .._featurizers import ConvNet, draw_weights
 from .._progress import bar
-from .._random import RNGLike, Streams
+from .._random import Generators, RNGLike
 from .._two_sample import choose_device
 from ..errors import InputError, TrainingError, TrainingWarning
 from .datasets import images_for_paper
@@ -99,12 +99,12 @@ class _Training:
     """Two networks and their optimisers, which `advance` by one step at a time and can be written and read."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.streams, self.device = Streams(seed), device
+        self.generators, self.device = Generators(seed), device
         with torch.device("meta"):  # so that no constructor draws weights from the global generator
             generator = Generator()
         self.generator, self.discriminator = generator.to_empty(device="cpu"), Discriminator()
         for name, network in self.networks().items():
-            _draw(network, self.streams.torch(name))
+            _draw(network, self.generators.torch(name))
             network.to(device).train()
         self.optimisers = {
             name: torch.optim.Adam(network.parameters(), lr=2e-4, betas=(0.5, 0.999))
@@ -116,7 +116,7 @@ class _Training:
 
     def advance(self, images: NDArray[np.uint8], step: int) -> tuple[Tensor, Tensor]:
         """One step of the generator, then one of the discriminator, on a batch of images (N, 32, 32)."""
-        random = self.streams.torch(f"step {step}")
+        random = self.generators.torch(f"step {step}")
         real = torch.from_numpy(self._batch(images, step)).to(self.device)[:, None] / 127.5 - 1
         fake = self.generator(torch.randn(len(real), LATENT, generator=random).to(self.device))
         generator_loss = _cross_entropy(self.discriminator(fake, random), 1.0)
@@ -129,7 +129,7 @@ class _Training:
     def _batch(self, images: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
         """The images of a step: those of an epoch are a shuffle of all, cut into batches."""
         epoch, number = divmod(step, steps_per_epoch(len(images)))
-        order = self.streams.numpy(f"epoch {epoch}").permutation(len(images))
+        order = self.generators.numpy(f"epoch {epoch}").permutation(len(images))
         return images[order[number * BATCH : (number + 1) * BATCH]]
 
     def _descend(self, name: str, loss: Tensor) -> None:
@@ -310,7 +310,7 @@ def sample(
     last = _read(path)
     training = _restored(path, last, device)
     generator = training.generator.eval()
-    latent = torch.randn(count, LATENT, generator=Streams(rng).torch("latent"))
+    latent = torch.randn(count, LATENT, generator=Generators(rng).torch("latent"))
     with torch.no_grad():
         parts = [
             generator(part.to(training.device))[:, 0].cpu() for part in torch.split(latent, 500)

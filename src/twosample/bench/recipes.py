@@ -13,7 +13,7 @@ from typing import Any
 
 from .._insight.locations import How, locations
 from .._methods import ABLATIONS, METHODS, ablation, me
-from .._random import Streams
+from .._random import Generators
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import InputError
 from . import authors
@@ -37,14 +37,16 @@ LOCATIONS: Mapping[str, How] = MappingProxyType(
 """Tests at one location, found with the kernel that mmd-d has trained."""
 
 
-def fit(method: str, recipe: str, setting: Setting, X: Any, Y: Any, streams: Streams) -> FittedTest:
+def fit(
+    method: str, recipe: str, setting: Setting, X: Any, Y: Any, generators: Generators
+) -> FittedTest:
     """The test of a method, fitted on the training samples X and Y."""
     first = "mmd-d" if method in LOCATIONS else method
     test = build(first, recipe, setting, X, Y)
-    fitted = test.fit(X, Y, rng=streams.numpy("fit"), device="cpu", progress=False)
+    fitted = test.fit(X, Y, rng=generators.numpy("fit"), device="cpu", progress=False)
     if method not in LOCATIONS:
         return fitted
-    how, rng = LOCATIONS[method], streams.numpy("locations")
+    how, rng = LOCATIONS[method], generators.numpy("locations")
     return locations(
         fitted, X, Y, 1, how=how, permutations=PERMUTATIONS, rng=rng, progress=False
     ).fitted

@@ -26,7 +26,7 @@ from .._calibration import Permutation
 from .._data.samples import as_samples
 from .._kernels import Kernel
 from .._objectives import PowerCriterion
-from .._random import Streams
+from .._random import Generators
 from .._statistics.mmd import MMD
 from .._two_sample import FittedTest
 from ..errors import InputError, InputWarning, TrainingWarning
@@ -59,17 +59,17 @@ class Trial:
         return f"{self.cell.experiment} {self.cell.setting.name} {self.cell.method} {self.recipe} #{self.number}"
 
 
-def seeded(cell: Cell, trial: int) -> Streams:
+def seeded(cell: Cell, trial: int) -> Generators:
     """The randomness of a trial, by name."""
-    return Streams(cell.seed(trial))
+    return Generators(cell.seed(trial))
 
 
 def run(trial: Trial) -> Record:
     """Run a trial, in one thread."""
     torch.set_num_threads(1)
     _forget_peak()
-    setting, streams = trial.cell.setting, seeded(trial.cell, trial.number)
-    train, draw_test, distinct = draws(setting, streams.numpy("training set"))
+    setting, generators = trial.cell.setting, seeded(trial.cell, trial.number)
+    train, draw_test, distinct = draws(setting, generators.numpy("training set"))
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -78,14 +78,14 @@ def run(trial: Trial) -> Record:
         warnings.simplefilter(
             "error", TrainingWarning
         )  # a training that was interrupted is not a result
-        fitted = fit(trial.cell.method, trial.recipe, setting, *train, streams)
+        fitted = fit(trial.cell.method, trial.recipe, setting, *train, generators)
         fit_seconds = time.process_time() - began
         criterion = _criterion(fitted, *train)
         began = time.process_time()
         rejections = 0
         for k in range(trial.tests):
-            X, Y = draw_test(streams.numpy(f"test set {k}"))
-            result = fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False)
+            X, Y = draw_test(generators.numpy(f"test set {k}"))
+            result = fitted.test(X, Y, rng=generators.numpy(f"permutations {k}"), progress=False)
             rejections += result.reject(ALPHA)
     calibration = fitted.spec.calibration
     return Record(
@@ -113,11 +113,11 @@ def run(trial: Trial) -> Record:
 def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
     """The test that a trial fitted, once more."""
     torch.set_num_threads(1)
-    streams = seeded(cell, number)
-    train, _, _ = draws(cell.setting, streams.numpy("training set"))
+    generators = seeded(cell, number)
+    train, _, _ = draws(cell.setting, generators.numpy("training set"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
-        return fit(cell.method, recipe, cell.setting, *train, streams)
+        return fit(cell.method, recipe, cell.setting, *train, generators)
 
 
 # What is drawn
