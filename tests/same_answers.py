@@ -1229,7 +1229,7 @@ def cluster() -> Iterator[Any]:
             n_workers=2,
             threads_per_worker=1,
             processes=False,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # a port that nobody has: others may run one too
         ) as workers,
         distributed.Client(workers, set_as_default=False) as client,
     ):
