@@ -1,11 +1,12 @@
-# make demo     run the library on the two pairs of tables in demo/, and write demo-report.html about the second
-# make test     run the tests (make test PYTEST_ARGS="-m slow" for the long ones)
-# make docs     build the site into build/docs, offline, with warnings as errors, and run every example on it (minutes)
-# make check    format, lint, strict types, import layers; no tests
-# make bench    print how much faster than the usual ways, and what has become slower since the last time, then level
-#               and power (a quarter of an hour; make bench QUICK=1 prints a few ratios in a couple of minutes)
-# make format   format the code and mend what the linter can
-# make clean    remove what tools left behind, except the environment
+# make demo       run the library on the two pairs of tables in demo/, and write demo-report.html about the second
+# make test       run the quick tests, a few minutes on two cores (make test PYTEST_ARGS="-k learning" to choose some)
+# make test-slow  run the others: sweeps of levels, floods of malformed files, processes that are killed
+# make docs       build the site into build/docs, offline, with warnings as errors, and run every example on it (minutes)
+# make check      format, lint, strict types, import layers; no tests
+# make bench      print how much faster than the usual ways, and what has become slower since the last time, then level
+#                 and power (a quarter of an hour; make bench QUICK=1 prints a few ratios in a couple of minutes)
+# make format     format the code and mend what the linter can
+# make clean      remove what tools left behind, except the environment
 # Each sets up .venv first, once; Python 3.11 or later is all it needs (make PYTHON=python3.12 ... to choose one).
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ export TWOSAMPLE_DATA := $(DATA)
 endif
 endif
 
-.PHONY: demo test docs check bench format clean
+.PHONY: demo test test-slow docs check bench format clean
 
 demo: $(INSTALLED)
 	@echo "Nine blobs against nine blobs that lean (x, y):"
@@ -35,12 +36,17 @@ demo: $(INSTALLED)
 	@echo "What it found, as a page: open demo-report.html in a browser (xdg-open demo-report.html, on a Mac open demo-report.html)."
 
 # One thread a worker: the workers already fill the cores.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
+
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED)
+	$(PYTEST) -m slow $(PYTEST_ARGS)
 
 docs: $(INSTALLED)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k "$(EXAMPLES)"
+	@$(PYTEST) -k "$(EXAMPLES)"
 	@echo "Open build/docs/index.html in a browser."
 
 check: $(INSTALLED)

@@ -126,7 +126,9 @@ def test_the_generator_learns_what_images_look_like(tmp_path):
     assert dcgan.sample(tmp_path, 20, rng=0).mean() < first - 10
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "ending", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_a_training_that_is_stopped_goes_on_from_what_was_kept(tmp_path, ending):
     (tmp_path / "data").mkdir()
     np.savez(tmp_path / "data" / "mnist.npz", images=digits())

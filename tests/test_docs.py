@@ -14,10 +14,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
 import twosample
 from browser import DESKTOP, PHONE, Browser
 from twosample import testing
+from twosample._cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -151,17 +153,12 @@ def shell_lines() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "shown"), shell_lines())
-def test_shell_lines_print_what_they_show(command, shown):
+def test_shell_lines_print_what_they_show(command, shown, monkeypatch):
     program, *arguments = shlex.split(command)
     assert program == "twosample"
-    done = subprocess.run(
-        [sys.executable, "-m", "twosample", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(cli.build(), arguments)
+    assert done.exit_code == 0, done.output
     assert done.stdout.strip() == shown
 
 

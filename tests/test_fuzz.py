@@ -110,8 +110,15 @@ def test_every_file_of_the_corpus_is_named():
     assert sum(file.stat().st_size for file in CORPUS.rglob("*") if file.is_file()) < 300_000
 
 
-@pytest.mark.parametrize("more", [[], ["--stream"]])
-@pytest.mark.parametrize("name", ["abort.parquet", "abort.arrow"])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("abort.parquet", []),
+        ("abort.arrow", ["--stream"]),
+        pytest.param("abort.parquet", ["--stream"], marks=pytest.mark.slow),
+        pytest.param("abort.arrow", [], marks=pytest.mark.slow),
+    ],
+)
 def test_damage_of_which_polars_dies(name, more, corpus):
     done = python("-m", "twosample", "test", name, name, *QUICK, *more)
     assert done.returncode == 2 and done.stderr.startswith(f"error: {name} cannot be read")
@@ -165,7 +172,14 @@ def test_whole_numbers_that_float64_must_round(table):
 
 @pytest.mark.filterwarnings("ignore")  # a case is judged with filters of its own
 @pytest.mark.parametrize(
-    ("door", "count"), [("reader", 250), ("samples", 150), ("load", 60), ("cli", 40)]
+    ("door", "count"),
+    [
+        ("reader", 60),
+        pytest.param("reader", 250, marks=pytest.mark.slow),
+        ("samples", 150),
+        ("load", 60),
+        ("cli", 40),
+    ],
 )
 def test_cases_end_in_an_answer_or_in_a_sentence(door, count, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -229,6 +243,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_case_that_ends_its_process_is_found(tmp_path):
     """The child that judges it is gone, the case is kept, and another child goes on after it."""
     ends = [

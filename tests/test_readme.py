@@ -1,13 +1,16 @@
-"""README is executed: its Python as doctests, its shell lines for real."""
+"""README is executed: its Python as doctests, its shell lines by the command line's own parser."""
 
 import doctest
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
+import power  # benchmarks/ is on the path of the tests
 import pytest
+import reasons
+from typer.testing import CliRunner
+
+from twosample._cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -22,37 +25,27 @@ def test_python_in_the_pages_gives_what_it_shows(page):
 
 
 @pytest.mark.parametrize("line", re.findall(r"^\$ twosample (.+)$", README, re.MULTILINE))
-def test_shell_lines_in_readme_run(line):
-    done = subprocess.run(
-        [sys.executable, "-m", "twosample", *shlex.split(line)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_shell_lines_in_readme_run(line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(cli.build(), shlex.split(line))
+    assert done.exit_code == 0, done.output
     shown = README[README.index(line) + len(line) :].split("```")[0].strip()
     assert done.stdout.strip() == shown
 
 
 @pytest.mark.parametrize(
-    ("page", "option"),
-    [("README.md", []), ("docs/decisions/0002-start-at-the-best-gaussian.md", ["--variants"])],
+    ("page", "store"),
+    [
+        ("README.md", "power.jsonl"),
+        ("docs/decisions/0002-start-at-the-best-gaussian.md", "variants.jsonl"),
+    ],
 )
-def test_power_tables_are_what_the_stored_runs_give(page, option):
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "power.py", "table", *option],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() in (ROOT / page).read_text()
+def test_power_tables_are_what_the_stored_runs_give(page, store):
+    assert power.table(power.RESULTS / store) in (ROOT / page).read_text()
 
 
 def test_probes_are_what_the_stored_runs_give():
-    script = [sys.executable, ROOT / "benchmarks" / "reasons.py", "table"]
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() in (ROOT / "docs" / "reproduction" / "probes.md").read_text()
+    assert reasons.table() in (ROOT / "docs" / "reproduction" / "probes.md").read_text()
 
 
 def test_first_screen_has_the_two_commands():

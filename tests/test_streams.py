@@ -85,7 +85,7 @@ TESTS = {
     "deep": trained(),
     "classifier": twosample.c2st_l(permutations=99, steps=3),
     "locations": twosample.me(permutations=99, steps=3, restarts=1),
-    "blocks": twosample.mmd_block(),
+    "blocks": twosample.mmd_block(steps=3),
     "compressed": twosample.mmd_compressed(landmarks=20, steps=3),
     "spectral": TwoSampleTest(Gaussian(1.0), calibration=Spectral(draws=99)),
     "features": TwoSampleTest(MeanEmbedding(torch.eye(3), Gaussian(1.0)), None, HotellingT2()),
@@ -359,9 +359,10 @@ def test_batches_mix_the_samples():
     assert len(shares) > 10 and min(shares) > 0.1 and max(shares) < 0.9 and len(set(shares)) > 3
 
 
+@pytest.mark.parametrize("runs", [40, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["deep", "median", "batch"])
-def test_level_is_within_exact_binomial_limits(name):
-    runs, alpha = 150, 0.05
+def test_level_is_within_exact_binomial_limits(name, runs):
+    alpha = 0.05
 
     class ByBatch(nn.Module):
         """What it gives depends on the company: the test stays exact because the company is blind
@@ -675,7 +676,12 @@ print(json.dumps([peak() - before, *result.sizes, *(result.train_sizes or ())]))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 @pytest.mark.parametrize(
-    ("ending", "how"), [("npy", "fixed"), ("npy", "trained"), ("parquet", "fixed")]
+    ("ending", "how"),
+    [
+        ("npy", "trained"),
+        pytest.param("npy", "fixed", marks=pytest.mark.slow),
+        pytest.param("parquet", "fixed", marks=pytest.mark.slow),
+    ],
 )
 def test_peak_memory_does_not_grow_with_the_width_of_the_rows(ending, how, tmp_path):
     rows, columns = 200_000, 200
