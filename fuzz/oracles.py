@@ -22,8 +22,8 @@ from cases import check, check_sentence, only_our_warnings
 from PIL import Image, ImageOps
 
 from twosample._data.samples import as_samples
-from twosample._files.formats import npy_parts, parquet_parts
 from twosample._files.opening import open_file
+from twosample._files.parts import npy_parts, parquet_parts
 from twosample.errors import InputError
 
 MISSING = {"", "NA", "N/A", "null", "NULL"}
