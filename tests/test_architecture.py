@@ -75,16 +75,41 @@ def test_each_module_can_be_imported_alone():
     )
 
 
-def test_import_is_light_and_leaves_the_global_generators_alone():
+def test_import_loads_nothing_until_a_name_is_used():
+    loaded = run("import sys, twosample; twosample.__version__; print(*sys.modules)")
+    assert set(loaded.split()) & {"numpy", "scipy", "torch", *HEAVY} == set()
+
+
+def test_a_test_loads_only_what_it_needs_and_leaves_the_global_generators_alone():
     loaded = run(
         "import random, sys, numpy, torch\n"
         "before = random.getstate(), repr(numpy.random.get_state()), torch.get_rng_state()\n"
         "import twosample\n"
+        "X, Y = numpy.random.default_rng(0).normal(size=(2, 20, 2))\n"
+        "twosample.two_sample_test(X, Y, permutations=99, rng=0)\n"
         "assert random.getstate() == before[0] and repr(numpy.random.get_state()) == before[1]\n"
         "assert torch.equal(torch.get_rng_state(), before[2])\n"
         "print(*sys.modules)\n"
     )
-    assert set(loaded.split()) & set(HEAVY) == set()
+    assert set(loaded.split()) & {"scipy.stats", "sqlite3", *HEAVY} == set()
+
+
+def test_public_names_can_be_reached_in_every_way():
+    run(
+        "import pickle\n"
+        "from twosample import MMD, errors, plots, testing\n"
+        "MMD(), plots.power_curve, testing.__all__\n"
+        "import twosample\n"
+        "assert set(twosample.__all__) <= set(dir(twosample))\n"
+        "assert twosample.errors.InputError is twosample.InputError\n"
+        "from twosample import *\n"
+        "assert all(globals()[name] is getattr(twosample, name) for name in twosample.__all__)\n"
+        "assert pickle.loads(pickle.dumps(twosample.MMD)) is MMD\n"
+    )
+    with pytest.raises(AttributeError, match="module 'twosample' has no attribute 'nothing'"):
+        _ = twosample.nothing
+    with pytest.raises(ImportError, match="cannot import name 'nothing' from 'twosample'"):
+        from twosample import nothing  # noqa: F401
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy  # which imports its parts, such as scipy.stats, when they are used
 import torch
-from scipy import optimize, stats
 from torch import Tensor
 
 REGULARISER = 1e-8
@@ -194,13 +194,15 @@ def two_binomials(
     p-values are larger than they need be.
     """
     heads = np.arange(n + 1)
-    weights = stats.binom.pmf(heads, n, 0.5)
+    weights = scipy.stats.binom.pmf(heads, n, 0.5)
 
     def survival(difference: float) -> float:
         least = abs(difference) if two_sided else difference
         if two_sided and least < 1e-12:
             return 1.0
-        upper = float(weights @ stats.binom.cdf(np.floor(m * (heads / n - least) + 1e-9), m, 0.5))
+        upper = float(
+            weights @ scipy.stats.binom.cdf(np.floor(m * (heads / n - least) + 1e-9), m, 0.5)
+        )
         return min(1.0, 2 * upper if two_sided else upper)  # symmetric about 0
 
     def threshold(alpha: float) -> float:
@@ -281,6 +283,6 @@ def mkl_weights(
         rows = torch.cat([C, alone[None] / alone[best]]).numpy()
         goal = np.zeros(len(rows))
         goal[-1] = 1.0
-        found, _ = optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
+        found, _ = scipy.optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
         w = torch.from_numpy(found) / scale
     return w * (total / w.sum())

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import scipy  # which imports its parts, such as scipy.stats, when they are used
 import torch
-from scipy import stats
 
 from .._api import resolve, two_sample_test
 from .._calibration import PairSwap, Permutation
@@ -43,7 +43,7 @@ CorrectionForMany: TypeAlias = Literal["holm", "bh", "by", "none"]
 def benjamini_yekutieli(pvalues: Sequence[float]) -> list[float]:
     """Benjamini and Yekutieli's adjusted p-values: the expected share of false findings, under any dependence."""
     return (
-        [float(p) for p in stats.false_discovery_control(pvalues, method="by")]
+        [float(p) for p in scipy.stats.false_discovery_control(pvalues, method="by")]
         if len(pvalues)
         else []
     )

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, Protocol, get_args
 
+import scipy  # which imports its parts, such as scipy.stats, when they are used
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples, Samples
@@ -325,7 +325,7 @@ class MMD(Statistic):
         if isinstance(prepared, PreparedBlocks):
             count = len(prepared.values)
             deviation = float(prepared.values.std() / math.sqrt(count))
-            normal = stats.norm(scale=max(deviation, torch.finfo(torch.float64).tiny))
+            normal = scipy.stats.norm(scale=max(deviation, torch.finfo(torch.float64).tiny))
             return Law(
                 lambda value: float(normal.sf(value)),
                 lambda alpha: float(normal.isf(alpha)),
@@ -674,7 +674,7 @@ class HotellingT2(Statistic):
     def law(self, prepared: PreparedT2) -> Law:
         """Chi-squared with one degree of freedom a feature."""
         degrees = prepared.totals.shape[1]
-        law = stats.chi2(degrees)
+        law = scipy.stats.chi2(degrees)
         return Law(
             lambda value: float(law.sf(value)),
             lambda alpha: float(law.isf(alpha)),
@@ -747,7 +747,7 @@ class HotellingT2(Statistic):
         noncentrality = max(
             0.0, observed - degrees
         )  # the mean of T^2 is about degrees + noncentrality
-        return Effect(power=float(stats.ncx2.sf(threshold, degrees, noncentrality)))
+        return Effect(power=float(scipy.stats.ncx2.sf(threshold, degrees, noncentrality)))
 
 
 def _whitened(rows: Tensor) -> tuple[Tensor, float]:
