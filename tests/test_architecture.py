@@ -6,9 +6,12 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -128,6 +131,18 @@ def test_no_module_imports_from_the_package_root(file):
             assert not root, f"line {node.lineno}"
 
 
+def test_the_map_and_the_picture_of_imports_are_those_of_the_code():
+    graph = runpy.run_path(str(ROOT / "docs" / "import_graph.py"))
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    code_map, rest = contributing.split("## Who imports whom")
+    names = {name for row in graph["layers"](ROOT) for name in row} - {"__main__", "_version"}
+    assert names - set(re.findall(r"\w+", code_map)) == set()
+    rows = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert "".join(f"    {row}\n" for row in rows[0]["layers"]) in rest
+    # Where they differ: python docs/import_graph.py
+    assert graph["PICTURE"].read_text() == graph["picture"]()
+
+
 # Names
 
 
@@ -242,8 +257,6 @@ def test_no_file_names_a_machine():
 
 
 def test_pins_are_exact_and_cover_the_dependencies():
-    import tomllib
-
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     names = [pin.partition("==")[0] for pin in pins]
