@@ -3,8 +3,7 @@
 A package such as `_data` is one box. Rows are the layers of pyproject.toml, so lines run downwards
 from a module to what it imports. A faint line is implied by others: what it leads to can be reached
 by a longer way. Dashed lines are imports inside a function, or for type checkers only. Left out are
-lines to the last row, since nearly every module imports from there, and `__init__`, which imports
-every public name.
+lines to the last row, since nearly every module imports from there, and the boxes of HIDDEN.
 
     python docs/import_graph.py [PROJECT [PICTURE]]     draw another project with the same layout
 """
@@ -20,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "imports.svg"
+
+HIDDEN = {"__main__", "_public"}  # the first runs the command line, the second lists public names
 
 Edges = set[tuple[str, str]]
 Point = tuple[float, float]
@@ -204,7 +205,8 @@ def box(kind: str, name: str, middle: Point) -> str:
 
 def picture(project: Path = ROOT) -> str:
     """The drawing, as the text of an SVG file."""
-    rows = [row for row in layers(project) if row != ["__main__"]]
+    rows = [[name for name in row if name not in HIDDEN] for row in layers(project)]
+    rows = [row for row in rows if row]
     boxes = {name for row in rows for name in row}
     above = boxes - set(rows[-1])
     early, late = edges(project / "src" / "twosample")

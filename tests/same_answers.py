@@ -1244,7 +1244,7 @@ def machine() -> dict[str, str]:
     return {
         "processor": _processor(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
-        "torch": torch.__version__,
+        "torch": torch.__version__.partition("+")[0],  # without the name of the build
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
