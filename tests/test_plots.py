@@ -13,7 +13,11 @@ from matplotlib.figure import Figure
 
 import twosample
 from twosample import plots
-from twosample._show import charts as views
+from twosample._show.charts import null_of
+from twosample._show.findings import on_fewer_points
+from twosample._show.maps import point_map
+from twosample._show.marginals import Densities, marginal_of
+from twosample._show.pictures import shades
 from twosample._show.svg import Drawn, Scale, element
 from twosample.bench.datasets import blob
 from twosample.errors import IncompatibleParts, InputError, MissingDependency
@@ -95,8 +99,8 @@ def test_a_value_above_the_threshold_is_what_is_rejected(alpha):
             effect=twosample.Effect(),
             training=None,
         )
-        threshold = views.null_of(result).threshold(alpha)
-        assert result.reject(alpha) == (threshold is not None and observed > threshold)
+        threshold = null_of(result).threshold(alpha)
+        assert result.reject(alpha) == (threshold is not None and observed > threshold.value)
 
 
 def test_a_law_is_drawn_where_there_are_no_draws():
@@ -104,12 +108,11 @@ def test_a_law_is_drawn_where_there_are_no_draws():
     result = twosample.me(steps=0, asymptotic=True).run(
         rng.normal(size=(80, 2)), rng.normal(size=(80, 2)), rng=0
     )
-    null = views.null_of(result)
+    null = null_of(result)
     assert null.symbol == "T²"
     assert null.shares.sum() == pytest.approx(1, abs=0.01) and null.shares.min() >= 0
-    assert null.threshold(0.05) == pytest.approx(
-        11.07, abs=0.01
-    )  # chi-squared, 5 degrees of freedom
+    # chi-squared, 5 degrees of freedom
+    assert null.threshold(0.05).value == pytest.approx(11.07, abs=0.01)
     assert len(plots.null_distribution(result, axes()).patches) == len(null.shares)
 
 
@@ -183,9 +186,9 @@ def test_what_cannot_be_drawn_is_a_sentence(orders, digits, monkeypatch):
     with pytest.raises(InputError, match="no images among"):
         plots.image_grid(table, axes())
     with pytest.raises(InputError, match="two columns of numbers"):
-        views.kernel_fields(orders[1], ((0, 1), (0, 1)))
+        plots.kernel_contours(orders[1], axes())
     with pytest.raises(InputError, match="there is no column 'size'; there are price, weight"):
-        views.marginal_of(orders[1], "size")
+        marginal_of(orders[1], "size")
     result = twosample.c2st_l(steps=3, permutations=19).run(*blob(40, rng=0), rng=0)
     with pytest.raises(IncompatibleParts, match="c2st-l compares features"):
         plots.kernel_contours(result, axes(), rng=0)
@@ -199,16 +202,17 @@ def test_what_cannot_be_drawn_is_a_sentence(orders, digits, monkeypatch):
 
 def test_marginals_are_those_of_the_tables(orders):
     (X, Y), result = orders
-    country = views.marginal_of(result, "country")
-    assert country.at == ("DE", "FR", "other")
+    country = marginal_of(result, "country")
+    assert country.levels == ("DE", "FR", "other")
     assert country.x == pytest.approx(
         [(X["country"] == "DE").mean(), (X["country"] == "FR").mean(), 0]
     )
-    returning = views.marginal_of(result, "returning")
-    assert returning.at == ("false", "true") and returning.y[1] == pytest.approx(
+    returning = marginal_of(result, "returning")
+    assert returning.levels == ("false", "true") and returning.y[1] == pytest.approx(
         Y["returning"].mean()
     )
-    weight = views.marginal_of(result, "weight")
+    weight = marginal_of(result, "weight")
+    assert isinstance(weight, Densities)
     step = weight.at[1] - weight.at[0]
     assert weight.x.sum() * step == pytest.approx(1, abs=0.03)
     assert (weight.at * weight.y).sum() * step == pytest.approx(Y["weight"].mean(), abs=0.1)
@@ -217,7 +221,7 @@ def test_marginals_are_those_of_the_tables(orders):
 def test_the_witness_of_a_point_is_that_without_itself(orders):
     result = orders[1]
     explanation = twosample.explain(result, shuffles=0, rng=0)
-    drawn = views.point_map(explanation, most=60, rng=0)
+    drawn = point_map(explanation, most=60, rng=0)
     assert len(drawn.positions) == 60 and drawn.total == 300 and 0 < drawn.share <= 1
     n = result.sizes[0]
     with_itself = twosample.witness(result, orders[0][0][drawn.rows[~drawn.of_y].tolist()])
@@ -234,7 +238,7 @@ def test_main_axes_have_the_share_of_variance_that_they_say():
     X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
     Y[:, 1] = Y[:, 0] + 0.1 * Y[:, 1]
     result = twosample.two_sample_test(X, Y, "mmd-median", permutations=19, rng=0)
-    drawn = views.point_map(twosample.explain(result, shuffles=0, rng=0), rng=0)
+    drawn = point_map(twosample.explain(result, shuffles=0, rng=0), rng=0)
     pooled = np.concatenate([X, Y])
     pooled = (pooled - pooled.mean(0)) / pooled.std(0)
     eigenvalues = np.linalg.eigvalsh(np.cov(pooled.T))
@@ -244,8 +248,8 @@ def test_main_axes_have_the_share_of_variance_that_they_say():
 
 def test_fewer_points_are_a_test_of_their_own_with_their_rows(orders):
     (X, _), result = orders
-    fewer = views.on_fewer_points(result, 40, rng=0)
-    assert fewer.sizes == (40, 40) and views.on_fewer_points(result, 150, rng=0) is result
+    fewer = on_fewer_points(result, 40, rng=0)
+    assert fewer.sizes == (40, 40) and on_fewer_points(result, 150, rng=0) is result
     assert fewer.pvalue <= 0.05
     first = twosample.explain(fewer, shuffles=0, rows=1, rng=0).rows_x[0]
     assert first.values["weight"] == pytest.approx(X["weight"][first.row], rel=1e-5)
@@ -253,9 +257,9 @@ def test_fewer_points_are_a_test_of_their_own_with_their_rows(orders):
 
 def test_floats_share_one_scale_and_bytes_stay():
     dark, light = np.array([[0.0, 0.25]]), np.array([[0.5, 1.0]])
-    assert [image.tolist() for image in views.shades([dark, light])] == [[[0, 64]], [[128, 255]]]
+    assert [image.tolist() for image in shades([dark, light])] == [[[0, 64]], [[128, 255]]]
     byte = np.array([[7]], dtype=np.uint8)
-    assert views.shades([byte])[0].tolist() == [[7]]
+    assert shades([byte])[0].tolist() == [[7]]
 
 
 # SVG

@@ -10,31 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._insight.comparing import Comparison, effects
-from ._insight.explain import Explanation, held_out
+from ._insight.comparing import Comparison
+from ._insight.explain import Explanation
 from ._insight.power import PredictedPower
 from ._random import RNGLike
 from ._result import ALPHA, TwoSampleResult, format_pvalue
-from ._show.charts import (
-    KERNEL_LEVELS,
-    bulk,
-    distances,
-    in_units,
-    kernel_fields,
-    mosaic,
-    null_of,
-    point_map,
-    power_over_sizes,
-    shades,
-    witness_field,
-)
+from ._show.charts import distances_of, null_of, power_over_sizes, training_of
+from ._show.maps import Scatter, held_out_plane, kernel_contours_of, point_map
+from ._show.pictures import mosaic, shades
 from .errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
-X_COLOUR, Y_COLOUR, NEUTRAL = "#0072B2", "#D55E00", "#8a8f98"
-"""Blue and vermilion of Okabe and Ito's palette, and a grey."""
+X_COLOUR = "#0072B2"
+"""Blue of Okabe and Ito's palette."""
+
+Y_COLOUR = "#D55E00"
+"""Vermilion of Okabe and Ito's palette."""
+
+NEUTRAL = "#8a8f98"
+"""A grey."""
 
 
 def null_distribution(
@@ -52,27 +49,18 @@ def null_distribution(
     >>> ax.get_xlabel()
     'MMD²'
     """
-    ax, null = _axes(ax), null_of(result)
-    ax.bar(
-        null.edges[:-1],
-        null.shares,
-        np.diff(null.edges),
-        align="edge",
-        color=NEUTRAL,
-        label=result.calibration,
-    )
-    if (threshold := null.threshold(alpha)) is not None:
-        ax.axvline(
-            threshold, color="black", linestyle="--", label=f"threshold at alpha = {alpha:g}"
-        )
-    shown = f"observed, p = {format_pvalue(result.pvalue)}"
-    ax.axvline(null.observed, color=Y_COLOUR, linewidth=2, label=shown)
-    ax.set(
-        xlabel=null.symbol,
-        ylabel="share",
-        title="Against chance",
-        ylim=(0, 1.4 * null.shares.max()),
-    )
+    null = null_of(result)
+    ax = _axes(ax)
+    left_edges = null.edges[:-1]
+    widths = np.diff(null.edges)
+    ax.bar(left_edges, null.shares, widths, align="edge", color=NEUTRAL, label=null.source)
+    threshold = null.threshold(alpha)
+    if threshold is not None:
+        ax.axvline(threshold.value, color="black", linestyle="--", label=threshold.legend)
+    observed = null.observed
+    ax.axvline(observed.value, color=Y_COLOUR, linewidth=2, label=observed.legend)
+    ax.set(xlabel=null.symbol, ylabel=null.y_label, title=null.title)
+    ax.set_ylim(0, 1.4 * null.shares.max())  # room for the legend
     ax.legend(frameon=False)
     return ax
 
@@ -81,7 +69,8 @@ def power_curve(
     predicted: PredictedPower, ax: Axes | None = None, *, power: float = 0.9, alpha: float = ALPHA
 ) -> Axes:
     """Predicted power over the number of points tested, and how many the wanted power takes."""
-    ax, curve = _axes(ax), power_over_sizes(predicted, power=power, alpha=alpha)
+    curve = power_over_sizes(predicted, power=power, alpha=alpha)
+    ax = _axes(ax)
     ax.fill_between(
         curve.sizes,
         curve.low,
@@ -89,64 +78,52 @@ def power_curve(
         color=X_COLOUR,
         alpha=0.2,
         linewidth=0,
-        label="90 % interval",
+        label=curve.band_name,
     )
-    ax.plot(
-        curve.sizes, curve.power, color=X_COLOUR, linewidth=2, label=f"power at alpha = {alpha:g}"
-    )
-    ax.axvline(curve.here, color=NEUTRAL, linestyle=":", label=f"{curve.here} points, as here")
+    ax.plot(curve.sizes, curve.power, color=X_COLOUR, linewidth=2, label=curve.name)
+    ax.axvline(curve.here.value, color=NEUTRAL, linestyle=":", label=curve.here.legend)
     if curve.needed is not None:
-        ax.plot(
-            curve.needed, power, "D", color=Y_COLOUR, label=f"{curve.needed} points for {power:g}"
-        )
-    ax.set(xscale="log", ylim=(0, 1.02), xlabel="points of X tested", ylabel="power", title="Power")
+        needed = curve.needed
+        ax.plot(needed.value, curve.wanted, "D", color=Y_COLOUR, label=needed.legend)
+    ax.set(xlabel=curve.x_label, ylabel=curve.y_label, title=curve.title)
+    ax.set(xscale="log", ylim=(0, 1.02))  # a line at a power of 1 stays whole
     ax.legend(frameon=False)
     return ax
 
 
 def comparison_effects(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """How far each sample is from the reference, with intervals of about 90 %; filled where it differs.
+    """How far each sample is from the reference, with intervals of about 90 %.
 
-    Each sample is seen by a test of its own, which may have learned another kernel than the others.
+    Dots are filled where the sample differs. Each sample is seen by a test of its own, which may
+    have learned another kernel than the others.
     """
-    found = distances(comparison)
-    if not found:
-        raise InputError("no sample has been compared, so there is nothing to draw.")
-    ax, (title, _) = _axes(ax), effects(comparison)
-    for place, distance in enumerate(found):
-        fill = X_COLOUR if distance.adjusted <= comparison.alpha else "white"
+    distances = distances_of(comparison)
+    ax = _axes(ax)
+    for place, distance in enumerate(distances.samples):
+        fill = X_COLOUR if distance.differs(distances.alpha) else "white"
         if distance.ends is not None:
-            ax.plot(distance.ends, [place] * 2, color=X_COLOUR, linewidth=1.5, zorder=1)
+            ax.plot(distance.ends, [place, place], color=X_COLOUR, linewidth=1.5, zorder=1)
         ax.plot(distance.value, place, "o", color=X_COLOUR, markerfacecolor=fill)
-    ax.set_yticks(range(len(found)), [f"{d.name} (p = {format_pvalue(d.adjusted)})" for d in found])
+    ticks = [distance.tick for distance in distances.samples]
+    ax.set_yticks(range(len(ticks)), ticks)
     ax.invert_yaxis()
     ax.axvline(0, color=NEUTRAL, linestyle=":")
-    ax.set(
-        xlabel=f"{title} from the reference",
-        title=f"Filled: adjusted p at most {comparison.alpha:g}",
-    )
+    ax.set(xlabel=distances.x_label, title=distances.title)
     return ax
 
 
 def training_curve(result: TwoSampleResult, ax: Axes | None = None) -> Axes:
-    """The objective on the batches of training and on the validation points, where there are any."""
-    log = result.training
-    if log is None or not log.objective:
-        raise InputError(f"{result.method} took no training steps, so there is no curve to draw.")
+    """The objective on the batches of training, and on the validation points if there are any."""
+    curve = training_of(result)
     ax = _axes(ax)
-    ax.plot(
-        np.arange(1, log.steps + 1),
-        log.objective,
-        color=X_COLOUR,
-        linewidth=1,
-        label="training batches",
-    )
-    if log.validation:
-        ax.plot(
-            *zip(*log.validation, strict=True), color=Y_COLOUR, linestyle="--", label="validation"
-        )
-        ax.axvline(log.best_step, color=NEUTRAL, linestyle=":", label=f"kept: step {log.best_step}")
-    ax.set(xlabel="step", ylabel="objective", title="Training")
+    batches = curve.batches
+    ax.plot(batches.x, batches.y, color=X_COLOUR, linewidth=1, label=batches.name)
+    if curve.validation is not None:
+        validation = curve.validation
+        ax.plot(validation.x, validation.y, color=Y_COLOUR, linestyle="--", label=validation.name)
+    if curve.kept is not None:
+        ax.axvline(curve.kept.value, color=NEUTRAL, linestyle=":", label=curve.kept.legend)
+    ax.set(xlabel=curve.x_label, ylabel=curve.y_label, title=curve.title)
     ax.legend(frameon=False)
     return ax
 
@@ -154,22 +131,24 @@ def training_curve(result: TwoSampleResult, ax: Axes | None = None) -> Axes:
 def column_ranking(
     explanation: Explanation, ax: Axes | None = None, *, alpha: float = ALPHA, most: int = 20
 ) -> Axes:
-    """The columns, most different first: importance as bars, adjusted p-values as text, filled where they differ."""
+    """The columns, most different first: importance as bars, adjusted p-values as text.
+
+    Bars are filled where the column differs.
+    """
     columns = explanation.ranked()[:most]
     if not columns:
         raise InputError("images have no columns to rank; see `image_grid`.")
     ax = _axes(ax)
+    names = [column.name for column in columns]
     shares = [column.importance_share or 0.0 for column in columns]
-    bars = ax.barh([column.name for column in columns], shares, color=X_COLOUR, edgecolor=X_COLOUR)
+    bars = ax.barh(names, shares, color=X_COLOUR, edgecolor=X_COLOUR)
     for bar, column in zip(bars, columns, strict=True):
         bar.set_fill(column.adjusted <= alpha)
     ax.bar_label(bars, [f"p = {format_pvalue(column.adjusted)}" for column in columns], padding=4)
     ax.invert_yaxis()
-    ax.margins(x=0.25)
-    ax.set(
-        xlabel="importance: share of the statistic that goes without it",
-        title=f"Filled: p at most {alpha:g}",
-    )
+    ax.margins(x=0.25)  # room for the p-values
+    ax.set_xlabel("importance: share of the statistic that goes without it")
+    ax.set_title(f"Filled: p at most {alpha:g}")
     return ax
 
 
@@ -180,25 +159,41 @@ def witness_map(
     most: int = 1500,
     rng: RNGLike | None = None,
 ) -> Axes:
-    """Held-out points in the plane or along the main axes of their features, coloured by the witness."""
-    ax, drawn = _axes(ax), point_map(explanation, most=most, rng=rng)
+    """At most `most` held-out points, coloured by the witness.
+
+    Two columns of numbers are drawn as they are, anything else along the main axes of its features.
+    """
+    points = point_map(explanation, most=most, rng=rng)
+    ax = _axes(ax)
     colours = _witness_colours()
-    if drawn.in_plane:
-        field = witness_field(explanation.result, drawn.limits)
-        levels = np.linspace(-1, 1, 10) * drawn.largest
-        ax.contourf(field.x, field.y, field.values, levels, cmap=colours, alpha=0.4, extend="both")
-    for name, marker, chosen in (("X", "o", ~drawn.of_y), ("Y", "D", drawn.of_y)):
-        x, y = drawn.positions[chosen].T
-        shown: dict[str, Any] = {
-            "marker": marker,
-            "cmap": colours,
-            "vmin": -1,
-            "vmax": 1,
-            "label": name,
-        }
-        ax.scatter(x, y, 14, drawn.colours[chosen], edgecolors="black", linewidths=0.3, **shown)
-    ax.set(xlim=drawn.limits[0], ylim=drawn.limits[1], xlabel=drawn.axes[0], ylabel=drawn.axes[1])
-    ax.set_title("The witness: blue as in X, orange as in Y")
+    if points.field is not None:
+        field = points.field
+        ax.contourf(
+            field.x,
+            field.y,
+            field.values,
+            points.levels,
+            cmap=colours,
+            alpha=0.4,
+            extend="both",  # the first and the last colour hold what is far out as well
+        )
+    for name, marker, chosen in (("X", "o", ~points.of_y), ("Y", "D", points.of_y)):
+        x, y = points.positions[chosen].T
+        ax.scatter(
+            x,
+            y,
+            s=14,
+            c=points.colours[chosen],
+            cmap=colours,
+            vmin=-1,
+            vmax=1,
+            marker=marker,
+            edgecolors="black",
+            linewidths=0.3,
+            label=name,
+        )
+    _label_plane(ax, points)
+    ax.set_title(points.title)
     ax.legend(frameon=False)
     return ax
 
@@ -206,66 +201,58 @@ def witness_map(
 def kernel_contours(
     result: TwoSampleResult, ax: Axes | None = None, *, rng: RNGLike | None = None
 ) -> Axes:
-    """Contours of the kernel around nine typical points at 0.7, 0.8 and 0.9, as in the paper's figure 1.
+    """Contours of the kernel around nine typical points, as in the paper's figure 1.
 
-    For data of two columns of numbers.
+    They are drawn at 0.7, 0.8 and 0.9 of the value at the point, for data of two columns of
+    numbers.
     """
-    fitted, samples = held_out(result)
-    points = in_units(fitted, samples.pooled())
-    limits = bulk(points)
-    centres, fields = kernel_fields(result, limits, rng=rng)
-    ax, n = _axes(ax), samples.sizes[0]
-    for name, colour, marker, part in (
-        ("X", X_COLOUR, "o", points[:n]),
-        ("Y", Y_COLOUR, "D", points[n:]),
-    ):
-        ax.plot(*part.T, marker, color=colour, markersize=2, alpha=0.35, label=name)
-    for field in fields:
-        levels = [
-            level for level in KERNEL_LEVELS if field.values.min() < level < field.values.max()
-        ]
+    contours = kernel_contours_of(result, held_out_plane(result), rng=rng)
+    ax = _axes(ax)
+    points = contours.points
+    samples = (("X", "o", X_COLOUR, ~points.of_y), ("Y", "D", Y_COLOUR, points.of_y))
+    for name, marker, colour, chosen in samples:
+        x, y = points.positions[chosen].T
+        ax.plot(x, y, marker, color=colour, markersize=2, alpha=0.35, label=name)
+    for field in contours.fields:
+        levels = field.crossed(contours.levels)
         if levels:
             ax.contour(field.x, field.y, field.values, levels, colors="black", linewidths=1)
-    ax.plot(*centres.T, "+", color="black")
-    first, second = samples.schema.columns
-    ax.set(
-        xlim=limits[0],
-        ylim=limits[1],
-        xlabel=first.name,
-        ylabel=second.name,
-        title="Contours of the kernel",
-    )
+    ax.plot(*contours.centres.T, "+", color="black")
+    _label_plane(ax, points)
+    ax.set_title(contours.title)
     ax.legend(frameon=False)
     return ax
 
 
 def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
     """The most telling images: those of X above, those of Y below."""
-    pictures = [
-        [row.pixels for row in rows if row.pixels is not None]
-        for rows in (explanation.rows_x, explanation.rows_y)
-    ]
-    if not pictures[0] or not pictures[1]:
+    of_x = [row.pixels for row in explanation.rows_x if row.pixels is not None]
+    of_y = [row.pixels for row in explanation.rows_y if row.pixels is not None]
+    if not of_x or not of_y:
         raise InputError(
             "there are no images among the most telling rows; see `column_ranking` for tables."
         )
-    count = max(map(len, pictures))
-    shaded = shades([*pictures[0], *pictures[1]])
-    of_x, of_y = shaded[: len(pictures[0])], shaded[len(pictures[0]) :]
     ax = _axes(ax)
-    both = [mosaic(images, count) for images in (of_x, of_y)]
-    gap = np.full((max(1, of_x[0].shape[0] // 6), *both[0].shape[1:]), 255, dtype=np.uint8)
-    ax.imshow(np.concatenate([both[0], gap, both[1]]), cmap="gray", vmin=0, vmax=255)
-    ax.set_yticks(
-        [of_x[0].shape[0] / 2, both[0].shape[0] + len(gap) + of_y[0].shape[0] / 2], ["X", "Y"]
-    )
+    shaded = shades([*of_x, *of_y])  # together, so that both have one scale
+    columns = max(len(of_x), len(of_y))
+    above = mosaic(shaded[: len(of_x)], columns)
+    below = mosaic(shaded[len(of_x) :], columns)
+    height = len(shaded[0])
+    gap = np.full((max(1, height // 6), *above.shape[1:]), 255, dtype=np.uint8)
+    ax.imshow(np.concatenate([above, gap, below]), cmap="gray", vmin=0, vmax=255)
+    ax.set_yticks([height / 2, len(above) + len(gap) + height / 2], ["X", "Y"])
     ax.set_xticks([])
     ax.spines[:].set_visible(False)
     ax.set_title("The most telling images, the most telling first")
     return ax
 
 
-def _witness_colours() -> Any:
+def _label_plane(ax: Axes, points: Scatter) -> None:
+    across, up = points.limits
+    ax.set(xlim=across, ylim=up, xlabel=points.axes[0], ylabel=points.axes[1])
+
+
+def _witness_colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("witness", [Y_COLOUR, "#eeeeee", X_COLOUR])

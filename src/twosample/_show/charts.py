@@ -1,96 +1,156 @@
-"""What there is to see in a result, as numbers: what `plots` draws and the report shows. Nothing here draws.
+"""What each chart shows: its numbers, the names of its axes, and what it points out.
 
-All of it looks at held-out points after the fact. Where not all of them are shown, those that are
-were drawn at random without a look at their values.
+A chart is described here once and drawn twice: by `plots` with matplotlib, and by `svg_charts` on
+the pages. Neither works out a number, a limit or a word again. Charts of points in a plane are
+described in `maps`, those of single columns in `marginals`. Nothing here draws.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from torch import Tensor, nn
 
-from .._data.samples import Column, Samples, Schema, as_samples
-from .._featurizers import SklearnClassifier
 from .._insight.comparing import Comparison, effects
-from .._insight.explain import Explanation, held_out, places, witness
 from .._insight.power import PredictedPower, predict_power
-from .._kernels import DeepKernel, Kernel, Mapped
-from .._random import Generators, RNGLike
-from .._result import ALPHA, TwoSampleResult
-from .._statistics.mmd import HotellingT2, Law, embed_pooled, embedding
-from .._two_sample import FittedTest
+from .._objectives import PowerCriterion
+from .._result import ALPHA, TwoSampleResult, format_pvalue
+from .._statistics.mmd import HotellingT2, Law
 from ..errors import IncompatibleParts, InputError
 
 Array = NDArray[np.float64]
-Limits = tuple[tuple[float, float], tuple[float, float]]
-"""The ends of the two axes of a map."""
+Ends = tuple[float, float]
+"""The low and the high end of an axis or of an interval."""
 
-KERNEL_LEVELS = (0.7, 0.8, 0.9)
-"""Those of the contours in the paper's figure 1."""
-
+_FEWEST_BINS = 10
 _MOST_BINS = 60
-_GRID = 81  # points along each axis of a field
-_CENTRES = 9
-_CURVE = 48  # points of a curve
-_MOST_COUNTS = 10  # whole numbers that are shown one by one
+_LAW_BINS = 40
+_CURVE_SIZES = 48  # sizes at which a power curve is computed
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value that a chart points out, and what is written about it.
+
+    Attributes
+    ----------
+    value
+        Where it is along the horizontal axis.
+    flag
+        The text beside it on a page, which has no legend.
+    legend
+        The text in the legend of a figure, which has no room beside it.
+    """
+
+    value: float
+    flag: str
+    legend: str
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A line through points, and its name in the legend."""
+
+    name: str
+    x: Array
+    y: Array
 
 
 # The null distribution.
 
 
 @dataclass(frozen=True, eq=False)
-class Null:
+class NullDistribution:
     """What the statistic looks like when P = Q, and the observed value.
 
     Attributes
     ----------
     edges, shares
-        Of bins, and how much of the null distribution falls into each: of shuffles, or of a
-        limiting law.
+        The edges of the bins, and the share of the null distribution that falls into each bin.
+    source
+        Where the null distribution comes from: shuffles, or a limiting law.
+    symbol
+        What the statistic is called: "MMD²" or "T²". It labels the axis.
     observed
         The statistic of the test.
-    symbol
-        What the statistic is called: "MMD²" or "T²".
-    threshold
+    threshold_value
         alpha -> the value that the statistic must exceed; None if no value is rejected at so small
         an alpha.
     """
 
     edges: Array
     shares: Array
-    observed: float
+    source: str
     symbol: str
-    threshold: Callable[[float], float | None]
+    observed: Mark
+    threshold_value: Callable[[float], float | None]
+
+    title = "Against chance"
+    y_label = "share"
+
+    def threshold(self, alpha: float) -> Mark | None:
+        """The value that the statistic must exceed at level `alpha`, if there is one."""
+        value = self.threshold_value(alpha)
+        if value is None:
+            return None
+        return Mark(value, f"threshold at α = {alpha:g}", f"threshold at alpha = {alpha:g}")
+
+    def x_limits(self, thresholds: Iterable[Mark | None]) -> Ends:
+        """Ends between which the bins, the observed value and these thresholds are in view."""
+        values = [float(self.edges[0]), float(self.edges[-1]), self.observed.value]
+        values += [mark.value for mark in thresholds if mark is not None]
+        margin = 0.03 * (max(values) - min(values))
+        return min(values) - margin, max(values) + margin
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        return (
+            f"Histogram of {self.symbol} when both samples come from one distribution, between "
+            f"{self.edges[0]:.3g} and {self.edges[-1]:.3g}; "
+            f"the observed value is {self.observed.value:.3g}."
+        )
 
 
-def null_of(result: TwoSampleResult) -> Null:
+def null_of(result: TwoSampleResult) -> NullDistribution:
     """The null distribution of a test."""
     values = np.asarray(result.null_distribution, dtype=np.float64)
     threshold: Callable[[float], float | None]
     if len(values):
-        edges = np.histogram_bin_edges(values, "auto")
-        if not 10 <= len(edges) - 1 <= _MOST_BINS:
-            edges = np.histogram_bin_edges(values, min(max(len(edges) - 1, 10), _MOST_BINS))
-        shares, threshold = np.histogram(values, edges)[0] / len(values), _exceeded(values)
+        edges = _bin_edges(values)
+        shares = np.histogram(values, edges)[0] / len(values)
+        threshold = _threshold_of_shuffles(values)
     else:
         law = _law(result)
-        edges = np.linspace(min(law.threshold(0.999), 0.0), law.threshold(0.001), 41)
-        shares, threshold = -np.diff([law.survival(float(edge)) for edge in edges]), law.threshold
+        edges = np.linspace(min(law.threshold(0.999), 0.0), law.threshold(0.001), _LAW_BINS + 1)
+        shares = -np.diff([law.survival(float(edge)) for edge in edges])
+        threshold = law.threshold
     squared = result.fitted is not None and isinstance(result.fitted.spec.statistic, HotellingT2)
-    return Null(edges, shares, result.statistic, "T²" if squared else "MMD²", threshold)
+    observed = Mark(
+        result.statistic,
+        f"observed: {result.statistic:.3g}",
+        f"observed, p = {format_pvalue(result.pvalue)}",
+    )
+    return NullDistribution(
+        edges, shares, result.calibration, "T²" if squared else "MMD²", observed, threshold
+    )
 
 
-def _exceeded(values: Array) -> Callable[[float], float | None]:
+def _bin_edges(values: Array) -> Array:
+    edges: Array = np.histogram_bin_edges(values, "auto")
+    bins = len(edges) - 1
+    if _FEWEST_BINS <= bins <= _MOST_BINS:
+        return edges
+    # A few far-out values make "auto" bins very thin; a few shuffles make them very wide.
+    fitting: Array = np.histogram_bin_edges(values, min(max(bins, _FEWEST_BINS), _MOST_BINS))
+    return fitting
+
+
+def _threshold_of_shuffles(values: Array) -> Callable[[float], float | None]:
     ordered = np.sort(values)
 
     def threshold(alpha: float) -> float | None:
@@ -104,8 +164,8 @@ def _exceeded(values: Array) -> Callable[[float], float | None]:
 def _law(result: TwoSampleResult) -> Law:
     if result.fitted is None or result.calibrated is None:
         raise InputError(
-            "this result holds neither shuffles nor what its law is that of; take it as a test "
-            "returns it."
+            "this result holds neither shuffles nor the statistic whose law could take their "
+            "place; use the result as the test returned it."
         )
     return result.fitted.spec.statistic.law(result.calibrated.prepared)
 
@@ -115,25 +175,57 @@ def _law(result: TwoSampleResult) -> Law:
 
 @dataclass(frozen=True, eq=False)
 class PowerCurve:
-    """Power over the points of X that are tested, with so many times as many of Y.
+    """The predicted power of a test at one level, over the number of points of X that are tested.
 
     Attributes
     ----------
+    alpha, wanted, ratio
+        The level of the test, the power that is wanted, and how many points of Y are tested for
+        each point of X.
     sizes, power, low, high
-        (K,) numbers of points of X, the predicted power, and the interval that holds it with
+        (K,) numbers of points of X, the predicted power, and the ends of its interval of
         confidence 0.9.
     here
         The points of X in the test at hand.
     needed
-        Those that give the wanted power; None if no number is known to.
+        The points of X that give the wanted power; None if no number is known to.
     """
 
+    alpha: float
+    wanted: float
+    ratio: float
     sizes: NDArray[np.int64]
     power: Array
     low: Array
     high: Array
-    here: int
-    needed: int | None
+    here: Mark
+    needed: Mark | None
+
+    title = "Power"
+    y_label = "power"
+    x_label = "points of X tested"
+    band_name = "90 % interval"
+
+    @property
+    def name(self) -> str:
+        """The name of the curve in a legend."""
+        return f"power at alpha = {self.alpha:g}"
+
+    def x_label_of(self, unit: str) -> str:
+        """The label of the horizontal axis where points are known to be "rows" or "images"."""
+        if abs(self.ratio - 1) < 1e-9:
+            return f"{unit} tested of each sample"
+        return f"{unit} tested of X, {self.ratio:.3g} times as many of Y"
+
+    def alt(self, unit: str) -> str:
+        """The chart in words, for those who do not see it."""
+        start = (
+            f"Predicted power at alpha = {self.alpha:g}: {self.power[0]:.2f} with "
+            f"{self.sizes[0]} {unit} of X"
+        )
+        if self.needed is None:
+            return f"{start}."
+        return f"{start}, {self.wanted:g} with {self.needed.value:.0f}."
 
 
 def power_over_sizes(
@@ -143,25 +235,39 @@ def power_over_sizes(
     alpha: float = ALPHA,
     sizes: tuple[int, int] | None = None,
 ) -> PowerCurve:
-    """The predicted power from a few points to more than it takes.
+    """The predicted power, from a few points to more than the wanted power takes.
 
     `sizes` are those of the test at hand, where the prediction comes from a part of its points.
     """
     n, m = predicted.sizes if sizes is None else sizes
     ratio = m / n
     needed = predicted.samples_needed(power, alpha, ratio=ratio)
-    most = 2 * max(n, min(needed or 8 * n, 64 * n))
-    at = np.unique(np.geomspace(4, most, _CURVE).round().astype(np.int64))
-    both = [(int(size), max(2, round(size * ratio))) for size in at]
-    ends = np.array([predicted.power_interval(*pair, alpha) for pair in both])
+    # Twice as far as anything that is pointed out, but not so far that this test is lost from view.
+    largest = 2 * max(n, min(needed or 8 * n, 64 * n))
+    of_x = np.unique(np.geomspace(4, largest, _CURVE_SIZES).round().astype(np.int64))
+    of_both = [(int(size), max(2, round(size * ratio))) for size in of_x]
+    ends = np.array([predicted.power_interval(*both, alpha) for both in of_both])  # (K, 2)
+    needed_mark = None
+    if needed is not None:
+        flag = f"{needed:,} for power {power:g}"
+        needed_mark = Mark(needed, flag, f"{needed} points for {power:g}")
     return PowerCurve(
-        at,
-        np.array([predicted.power(*pair, alpha) for pair in both]),
-        ends[:, 0],
-        ends[:, 1],
-        n,
-        needed,
+        alpha,
+        power,
+        ratio,
+        of_x,
+        np.array([predicted.power(*both, alpha) for both in of_both]),
+        low=ends[:, 0],
+        high=ends[:, 1],
+        here=Mark(n, f"here: {n:,}", f"{n} points, as here"),
+        needed=needed_mark,
     )
+
+
+def sizes_in_view(curves: Iterable[PowerCurve]) -> Ends:
+    """The smallest and the largest size of any of these curves."""
+    sizes = np.concatenate([curve.sizes for curve in curves])
+    return float(sizes.min()), float(sizes.max())
 
 
 # How far many samples are from one reference.
@@ -174,490 +280,196 @@ class Distance:
     Attributes
     ----------
     name, adjusted
-        Of the sample, and its p-value after the correction.
+        The name of the sample, and its p-value after the correction.
     value
         The MMD, or for tests without one their statistic.
     ends
-        What holds the value with confidence of about 0.9, given how well it is known; None where
-        there is no formula.
+        The interval that holds the value with a confidence of about 0.9; None where there is no
+        formula for it.
     """
 
     name: str
     adjusted: float
     value: float
-    ends: tuple[float, float] | None
+    ends: Ends | None
+
+    @property
+    def tick(self) -> str:
+        """The sample on the axis of a figure."""
+        return f"{self.name} (p = {format_pvalue(self.adjusted)})"
+
+    @property
+    def in_words(self) -> str:
+        """The sample, how far it is, and the interval."""
+        text = f"{self.name} {self.value:.3g}"
+        if self.ends is None:
+            return text
+        low, high = self.ends
+        return f"{text} ({low:.3g} to {high:.3g})"
+
+    def differs(self, alpha: float) -> bool:
+        """Whether the sample is found to differ at level `alpha`."""
+        return self.adjusted <= alpha
 
 
-def distances(
-    comparison: Comparison, seen: Mapping[str, TwoSampleResult] | None = None
-) -> list[Distance]:
+@dataclass(frozen=True)
+class Distances:
+    """How far each sample of a comparison is from the reference.
+
+    Attributes
+    ----------
+    samples
+        One distance for each sample, in the order of the comparison; never empty.
+    effect
+        What the distance is: "MMD" or "statistic".
+    alpha
+        The level of the comparison. Samples that differ are drawn filled.
+    """
+
+    samples: Sequence[Distance]
+    effect: str
+    alpha: float
+
+    @property
+    def title(self) -> str:
+        """What filled dots are."""
+        return f"Filled: adjusted p at most {self.alpha:g}"
+
+    @property
+    def x_label(self) -> str:
+        """The label of the horizontal axis."""
+        return f"{self.effect} from the reference"
+
+    @property
+    def x_limits(self) -> Ends:
+        """Ends between which 0, all distances and their intervals are in view."""
+        values = [0.0]
+        for distance in self.samples:
+            values += [distance.value, *(distance.ends or ())]
+        return min(values), 1.02 * max(values)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether any distance has an interval."""
+        return any(distance.ends is not None for distance in self.samples)
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        listed = "; ".join(distance.in_words for distance in self.samples)
+        return f"{self.effect} of each sample from the reference: {listed}."
+
+
+def distances_of(
+    comparison: Comparison, explained: Mapping[str, TwoSampleResult] | None = None
+) -> Distances:
     """How far each sample is from the reference.
 
-    `seen` holds results of the same fitted tests on a part of the points, where all of them would
-    take long.
+    `explained` holds results of the same fitted tests on a part of the points, where an interval
+    from all of them would take long.
     """
-    _, values = effects(comparison)
-    return [
-        Distance(
-            name,
-            comparison.adjusted[name],
-            value,
-            _around(comparison[name], (seen or comparison).get(name)),
-        )
-        for name, value in values.items()
-    ]
+    if not len(comparison):
+        raise InputError("no sample has been compared, so there is nothing to draw.")
+    effect, values = effects(comparison)
+    sources = explained or comparison
+    samples = []
+    for name, value in values.items():
+        ends = _interval_of_mmd(comparison[name], sources.get(name))
+        samples.append(Distance(name, comparison.adjusted[name], value, ends))
+    return Distances(samples, effect, comparison.alpha)
 
 
-def _around(result: TwoSampleResult, seen: TwoSampleResult | None) -> tuple[float, float] | None:
-    """The ends of the interval that holds the MMD with confidence of about 0.9: that of a normal law for its square."""
-    if seen is None or result.effect.mmd is None:
+def _interval_of_mmd(result: TwoSampleResult, explained: TwoSampleResult | None) -> Ends | None:
+    """The interval of about 90 % for the MMD, from a normal law for its square."""
+    if explained is None or result.effect.mmd is None:
         return None
     try:
-        width = NormalDist().inv_cdf(0.95) * predict_power(seen).deviation(*result.sizes)
+        deviation = predict_power(explained).deviation(*result.sizes)
     except (InputError, IncompatibleParts):
         return None
-    # An estimate below 0 is one of 0: its interval does not shrink to nothing.
+    half = NormalDist().inv_cdf(0.95) * deviation
+    # An estimate below 0 counts as 0: its interval must not shrink to nothing.
     mmd2 = max(0.0, result.statistic)
-    return math.sqrt(max(0.0, mmd2 - width)), math.sqrt(mmd2 + width)
+    return math.sqrt(max(0.0, mmd2 - half)), math.sqrt(mmd2 + half)
 
 
-# Columns.
+# Training.
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
-    """One column in X and in Y.
+class TrainingCurve:
+    """The objective over the steps of training.
 
     Attributes
     ----------
-    name, kind
-        As in the user's table.
-    at
-        Where densities are given, in the user's units; the levels of a category or of a boolean, or
-        whole numbers, if there are few, as texts.
-    x, y
-        Densities at these points, or shares of these levels.
+    batches
+        Its value on the batch of each step.
+    validation
+        Its value on the validation points; None where no points were set aside.
+    held_out
+        Its value on the held-out points, where the result knows it.
+    kept
+        The step whose parameters were kept; None where that is the last one.
     """
 
-    name: str
-    kind: str
-    at: Array | tuple[str, ...]
-    x: Array
-    y: Array
+    batches: Series
+    validation: Series | None
+    held_out: float | None
+    kept: Mark | None
 
-
-def marginal_of(result: TwoSampleResult, name: str) -> Marginal:
-    """How one column of a table is distributed in each of the held-out samples."""
-    fitted, samples = held_out(result)
-    found = {column.name: (column, place) for column, place in places(samples.schema)}
-    if name not in found:
-        raise InputError(
-            f"there is no column {name!r}; there are "
-            f"{', '.join(found) or 'none, as these are images'}."
-        )
-    column, place = found[name]
-    shift, scale = fitted.scaling.shift[place], fitted.scaling.scale[place]
-    x, y = (
-        (points[:, place].cpu().double() * scale + shift).numpy()
-        for points in (samples.x, samples.y)
-    )
-    if column.kind == "numeric":
-        x, y = (_present(column, part)[:, 0] for part in (x, y))
-        pooled = np.concatenate([x, y])
-        if (counts := _few_whole_numbers(pooled)) is not None:
-            shares = [(np.rint(part)[:, None] == counts).mean(0) for part in (x, y)]
-            return Marginal(name, column.kind, tuple(f"{count:g}" for count in counts), *shares)
-        at = _spread(pooled)
-        width = _bandwidth(pooled, at)
-        return Marginal(name, column.kind, at, _density(x, at, width), _density(y, at, width))
-    if column.kind == "boolean":
-        gaps = [part[:, -1:] if column.missing else np.zeros((len(part), 0)) for part in (x, y)]
-        values = [
-            part[:, :1] * (1 - gap.sum(1, keepdims=True))
-            for part, gap in zip((x, y), gaps, strict=True)
-        ]
-        x, y = (
-            np.column_stack([1 - value - gap.sum(1, keepdims=True), value, gap])
-            for value, gap in zip(values, gaps, strict=True)
-        )
-    levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
-    levels = (
-        ("false", "true") if column.kind == "boolean" else levels[: len(levels) - column.missing]
-    )
-    return Marginal(
-        name, column.kind, (*levels, "missing") if column.missing else levels, x.mean(0), y.mean(0)
-    )
-
-
-def _present(column: Column, values: Array) -> Array:
-    """The rows of a column of numbers where it is not missing; all of them where it always is."""
-    there = values[:, -1] < 0.5 if column.missing else np.ones(len(values), dtype=bool)
-    return values[there] if there.any() else values
-
-
-def _few_whole_numbers(values: Array) -> Array | None:
-    """The values of a column that has few and only whole ones, which a density would smear; None for others."""
-    whole = np.rint(values) + 0.0  # never -0
-    found: Array = np.unique(whole)
-    rounded = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(
-        np.abs(values).max()
-    )  # to single precision
-    return found if len(found) <= _MOST_COUNTS and np.abs(values - whole).max() <= rounded else None
-
-
-def _spread(values: Array) -> Array:
-    """Points along the bulk of the values."""
-    low, high = (float(end) for end in np.quantile(values, [0.005, 0.995]))
-    margin = 0.08 * (high - low) or max(1.0, abs(low)) * 0.5
-    return np.linspace(low - margin, high + margin, 2 * _CURVE)
-
-
-def _bandwidth(pooled: Array, at: Array) -> float:
-    """Silverman's rule for the pooled values, so that labels have no say; never narrower than the grid."""
-    quarter, three_quarters = np.quantile(pooled, [0.25, 0.75])
-    deviation = float(pooled.std())
-    spread = min(deviation, float(three_quarters - quarter) / 1.349) or deviation
-    return max(0.9 * spread * math.pow(len(pooled), -0.2), float(at[1] - at[0]))
-
-
-def _density(values: Array, at: Array, width: float) -> Array:
-    total = sum(
-        np.exp(-0.5 * ((at[:, None] - part) / width) ** 2).sum(1)
-        for part in np.array_split(values, 8)
-    )
-    density: Array = np.asarray(total) / (len(values) * width * math.sqrt(2 * math.pi))
-    return density
-
-
-# Maps.
-
-
-@dataclass(frozen=True, eq=False)
-class PointMap:
-    """Held-out points in two dimensions.
-
-    Attributes
-    ----------
-    positions, witness, of_y
-        (N, 2) places, (N,) values of the witness at each point without the point itself, and
-        whether it is of Y.
-    points
-        (N,) places of these points among the pooled held-out ones, X first.
-    rows
-        (N,) their rows in the X or Y that was tested.
-    axes
-        What the axes are.
-    space
-        What is seen along them, in a few words.
-    in_plane
-        Whether the axes are the two columns of the data.
-    share
-        Of the variance, how much the two axes have; None where they are all there is.
-    total
-        The number of held-out points that these were drawn from.
-    """
-
-    positions: Array
-    witness: Array
-    of_y: NDArray[np.bool_]
-    points: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    axes: tuple[str, str]
-    space: str
-    in_plane: bool
-    share: float | None
-    total: int
+    title = "Training"
+    x_label = "step"
+    y_label = "objective"
 
     @property
-    def limits(self) -> Limits:
-        """Ends of the axes that hold the bulk of the points."""
-        return bulk(self.positions)
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return len(self.batches.x)
 
     @property
-    def inside(self) -> NDArray[np.bool_]:
-        """Which points lie within the limits."""
-        low, high = np.array(self.limits).T
-        within: NDArray[np.bool_] = ((self.positions >= low) & (self.positions <= high)).all(1)
-        return within
+    def y_limits(self) -> Ends:
+        """Ends between which all values are in view."""
+        values = [self.batches.y]
+        if self.validation is not None:
+            values.append(self.validation.y)
+        if self.held_out is not None:
+            values.append(np.array([self.held_out]))
+        everything = np.concatenate(values)
+        low = float(everything.min())
+        high = float(everything.max())
+        return low, high + 0.04 * (high - low)
 
     @property
-    def colours(self) -> Array:
-        """The witness between -1 (as in Y) and 1 (as in X); what is far out counts as the ends."""
-        return np.clip(self.witness / self.largest, -1.0, 1.0)
-
-    @property
-    def largest(self) -> float:
-        """The size of the witness at which colours end: few points have more."""
-        return float(np.quantile(np.abs(self.witness), 0.98)) or 1.0
-
-
-def bulk(positions: Array) -> Limits:
-    """Ends of the two axes between which most of the (N, 2) positions lie, with a margin."""
-    low, high = np.quantile(positions, [0.005, 0.995], axis=0)
-    margin = np.where(high > low, 0.08 * (high - low), 0.5)
-    (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
-    return (left, right), (bottom, top)
-
-
-def point_map(
-    explanation: Explanation, *, most: int = 1500, rng: RNGLike | None = None
-) -> PointMap:
-    """At most `most` held-out points: two columns as they are, anything else along the main axes of its features.
-
-    Examples
-    --------
-    >>> from twosample import explain, two_sample_test
-    >>> from twosample.bench.datasets import blob
-    >>> result = two_sample_test(*blob(90, rng=0), "mmd-o", rng=0)
-    >>> drawn = point_map(explain(result, shuffles=0, rng=0), rng=0)
-    >>> drawn.positions.shape, drawn.axes, drawn.share
-    ((90, 2), ('0', '1'), None)
-    """
-    fitted, samples = held_out(explanation.result)
-    generators, (n, m) = Generators(rng), samples.sizes
-    chosen = torch.randperm(n + m, generator=generators.torch("map"))[:most].sort().values
-    of_x, of_y = explanation.contributions
-    at_points = np.concatenate(
-        [n * of_x, -m * of_y]
-    )  # a contribution is the witness over the size of the sample
-    rows = samples.rows or (torch.arange(n), torch.arange(m))
-    shared = {
-        "witness": at_points[chosen.numpy()],
-        "of_y": (chosen >= n).numpy(),
-        "points": chosen.numpy(),
-        "rows": torch.cat([part.cpu() for part in rows])[chosen].numpy(),
-        "total": n + m,
-    }
-    pooled = samples.pooled()[chosen.to(samples.x.device)]
-    if is_plane(samples.schema):
-        first, second = samples.schema.columns
-        positions = in_units(fitted, pooled)
-        return PointMap(
-            positions,
-            axes=(first.name, second.name),
-            space="the data",
-            in_plane=True,
-            share=None,
-            **shared,
-        )
-    features = _features(
-        fitted, Samples(pooled[:0], pooled, samples.schema), generators.torch("embedding")
-    )
-    space = _space(fitted, samples.schema)
-    if features.shape[1] == 1:
-        height = torch.rand(
-            len(chosen), generator=generators.torch("height"), dtype=torch.float64
-        ).numpy()
-        positions = np.column_stack([features[:, 0], height])
-        axes = space, "nothing: spread at random"
-        return PointMap(positions, axes=axes, space=space, in_plane=False, share=None, **shared)
-    positions, share = _main_axes(features)
-    axes = f"first main axis of {space}", "second main axis"
-    return PointMap(positions, axes=axes, space=space, in_plane=False, share=share, **shared)
-
-
-def is_plane(schema: Schema) -> bool:
-    """Whether the data are two columns of numbers, to be drawn as they are."""
-    return [column.kind for column in schema.columns] == [
-        "numeric",
-        "numeric",
-    ] and schema.shape == (2,)
-
-
-def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
-    """(N, d): what the kernel compares points by, or the features that the statistic takes."""
-    with torch.no_grad():
-        seen = embed_pooled(
-            embedding(fitted.representation), samples, generator, memory=fitted.spec.memory
-        )
-    features: Array = seen[0].flatten(1).double().cpu().numpy()
-    return features
-
-
-def _space(fitted: FittedTest, schema: Schema) -> str:
-    seen = fitted.representation
-    if isinstance(seen, Kernel) and not isinstance(seen, DeepKernel | Mapped):
-        return "the pixels" if schema.kind == "image" else "the standardised columns"
-    scored = any(isinstance(part, SklearnClassifier) for part in seen.modules())
-    return "the score" if scored else "the learned features"
-
-
-def _main_axes(features: Array) -> tuple[Array, float]:
-    """Principal components: the two directions with the largest variance, and their share of all of it."""
-    centred = features - features.mean(0)
-    _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
-    variance = lengths**2
-    return centred @ directions[:2].T, float(
-        variance[:2].sum() / max(variance.sum(), np.finfo(np.float64).tiny)
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Field:
-    """Numbers on a grid: `values` is (len(y), len(x))."""
-
-    x: Array
-    y: Array
-    values: Array
-
-
-def witness_field(result: TwoSampleResult, limits: Limits) -> Field:
-    """The witness all over a plane, for data of two columns of numbers, between limits in the user's units."""
-    fitted, samples = held_out(result)
-    x, y, points = _grid(result, limits)
-    unnamed = dataclasses.replace(samples, schema=as_samples([[0.0, 0.0]], [[1.0, 1.0]]).schema)
-    seen = in_units(fitted, samples.pooled())
-    values = witness(dataclasses.replace(result, samples=unnamed), np.concatenate([points, seen]))
-    field, at_x, at_y = np.split(values, [len(points), len(points) + samples.sizes[0]])
-    if _has_few_features(fitted.representation, samples):
-        field = (
-            field - (at_x.mean() + at_y.mean()) / 2
-        )  # as the contributions of points: from midway
-    return Field(x, y, field.reshape(len(y), len(x)))
-
-
-def kernel_fields(
-    result: TwoSampleResult, limits: Limits, *, rng: RNGLike | None = None
-) -> tuple[Array, tuple[Field, ...]]:
-    """Nine typical points and the kernel k(z, c) / k(c, c) around each of them, all over a plane.
-
-    The points are the centres of clusters of all held-out points together; labels have no say.
-    """
-    fitted, samples = held_out(result)
-    kernel, (x, y, points) = fitted.representation, _grid(result, limits)
-    if not isinstance(kernel, Kernel) or _has_few_features(kernel, samples):
-        raise IncompatibleParts(
-            f"the test {fitted.spec.name} compares features, not points by a kernel that falls "
-            "with their distance, so "
-            "it has no contours around a point. Use mmd-d or mmd-o."
-        )
-    pooled = samples.pooled().double().cpu().numpy()
-    drawn = Generators(rng).numpy("centres")
-    centres = _cluster_centres(pooled[drawn.permutation(len(pooled))[:2000]], _CENTRES, drawn)
-    scaling = fitted.scaling
-
-    def seen(points: Array) -> Tensor:
-        return torch.from_numpy(points).to(samples.x)
-
-    with torch.no_grad():
-        around = kernel(
-            seen((points - scaling.shift.numpy()) / scaling.scale.numpy()), seen(centres)
-        )
-        around = (around / kernel(seen(centres), seen(centres)).diagonal()).double().cpu().numpy()
-    shown = centres * scaling.scale.numpy() + scaling.shift.numpy()
-    return shown, tuple(Field(x, y, values.reshape(len(y), len(x))) for values in around.T)
-
-
-def _has_few_features(seen: nn.Module, samples: Samples) -> bool:
-    """Whether the kernel is an inner product of features, whose origin is arbitrary."""
-    with torch.no_grad():
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        values = self.batches.y
         return (
-            isinstance(seen, Kernel) and seen.features(seen.embed(samples.pooled()[:2])) is not None
+            f"The objective over {self.steps} training steps, from {values[0]:.3g} to "
+            f"{values[-1]:.3g}."
         )
 
 
-def in_units(fitted: FittedTest, points: Tensor) -> Array:
-    """Scaled points of a table in the user's units."""
-    values: Array = (points.cpu().double() * fitted.scaling.scale + fitted.scaling.shift).numpy()
-    return values
+def training_of(result: TwoSampleResult) -> TrainingCurve:
+    """The objective on the batches, on the validation points, and on the held-out points."""
+    log = result.training
+    if log is None or not log.objective:
+        raise InputError(f"{result.method} took no training steps, so there is no curve to draw.")
+    steps = np.arange(1, log.steps + 1, dtype=np.float64)
+    batches = Series("training batches", steps, np.asarray(log.objective, dtype=np.float64))
+    validation = None
+    kept = None
+    if log.validation:
+        pairs = np.array(log.validation, dtype=np.float64)  # (K, 2): step, value
+        validation = Series("validation", pairs[:, 0], pairs[:, 1])
+        text = f"kept: step {log.best_step}"
+        kept = Mark(log.best_step, text, text)
+    return TrainingCurve(batches, validation, held_out_objective(result), kept)
 
 
-def _grid(result: TwoSampleResult, limits: Limits) -> tuple[Array, Array, Array]:
-    _, samples = held_out(result)
-    if not is_plane(samples.schema):
-        raise InputError(
-            "contours take data of two columns of numbers; see `point_map` for others."
-        )
-    x, y = (np.linspace(*ends, _GRID) for ends in limits)
-    return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-
-
-def _cluster_centres(
-    points: Array, count: int, drawn: np.random.Generator, starts: int = 8
-) -> Array:
-    """Means of clusters by Lloyd's iteration, from starts far apart (k-means++); the tightest of a few."""
-    count = min(count, len(np.unique(points, axis=0)))
-    found: list[tuple[float, Array]] = []
-    for _ in range(starts):
-        centres = points[drawn.integers(len(points), size=1)]
-        while len(centres) < count:
-            distance = cdist(points, centres, "sqeuclidean").min(1)
-            centres = np.vstack(
-                [centres, points[drawn.choice(len(points), p=distance / distance.sum())]]
-            )
-        for _ in range(25):
-            nearest = cdist(points, centres).argmin(1)
-            for k in set(nearest.tolist()):
-                centres[k] = points[nearest == k].mean(0)
-        found.append((float(cdist(points, centres, "sqeuclidean").min(1).sum()), centres))
-    return min(found, key=lambda pair: pair[0])[1]
-
-
-# Images.
-
-
-def mosaic(images: Sequence[NDArray[np.uint8]], columns: int, gap: int = 1) -> NDArray[np.uint8]:
-    """Images of one size side by side, in rows of `columns`, on white."""
-    height, width, *channels = images[0].shape
-    lines = -(-len(images) // columns)
-    sheet = np.full(
-        (lines * (height + gap) - gap, columns * (width + gap) - gap, *channels),
-        255,
-        dtype=np.uint8,
-    )
-    for place, image in enumerate(images):
-        top, left = (place // columns) * (height + gap), (place % columns) * (width + gap)
-        sheet[top : top + height, left : left + width] = image
-    return sheet
-
-
-def shades(images: Sequence[NDArray[np.generic]]) -> list[NDArray[np.uint8]]:
-    """Images as 0..255: bytes as they are, floats with one scale for all of them."""
-    if not images or images[0].dtype == np.uint8:
-        return [image.astype(np.uint8) for image in images]
-    low, high = (
-        min(float(image.min()) for image in images),
-        max(float(image.max()) for image in images),
-    )
-    factor = 255 / max(high - low, np.finfo(np.float64).tiny)
-    return [
-        ((image.astype(np.float64) - low) * factor).round().astype(np.uint8) for image in images
-    ]
-
-
-# Common to all.
-
-
-def on_fewer_points(
-    result: TwoSampleResult, most: int, rng: RNGLike | None = None
-) -> TwoSampleResult:
-    """The same fitted test on at most `most` held-out points of each sample, drawn at random.
-
-    A part of a sample of independent points is one too, so what is exact for all points is exact
-    for these.
-    """
-    fitted, samples = held_out(result)
-    if max(samples.sizes) <= most:
-        return result
-    generators, (n, m) = Generators(rng), samples.sizes
-    order = torch.randperm(n, generator=generators.torch("fewer"))
-    orders = (
-        order,
-        order if n == m else torch.randperm(m, generator=generators.torch("fewer of Y")),
-    )  # pairs stay together
-    known = samples.rows or (torch.arange(n), torch.arange(m))
-    chosen = [part[:most].sort().values for part in orders]
-    x, y = (
-        points[index.to(points.device)]
-        for points, index in zip((samples.x, samples.y), chosen, strict=True)
-    )
-    rows_x, rows_y = (rows.cpu()[index] for rows, index in zip(known, chosen, strict=True))
-    return fitted._test_scaled(Samples(x, y, samples.schema, (rows_x, rows_y)), generators, False)
-
-
-def fingerprint(points: Tensor) -> str:
-    """SHA-256 of encoded points: their shape, type and bytes."""
-    array = points.cpu().contiguous().numpy()
-    digest = hashlib.sha256(f"{array.shape} {array.dtype.newbyteorder('<').str}".encode())
-    digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
-    return digest.hexdigest()
+def held_out_objective(result: TwoSampleResult) -> float | None:
+    """The objective on the held-out points: J for tests that train for power, None for others."""
+    fitted = result.fitted
+    if fitted is None or fitted.spec.learning is None:
+        return None
+    trains_for_power = isinstance(fitted.spec.learning.objective, PowerCriterion)
+    return result.effect.criterion if trains_for_power else None

@@ -13,36 +13,40 @@ from typing import Any
 from .._insight.comparing import CORRECTIONS, Comparison, effects, verdict
 from .._progress import bar
 from .._random import Generators, RNGLike
-from .charts import distances, null_of
+from .charts import distances_of, null_of
+from .findings import Findings, findings_of
 from .page import fill, levels_with, or_why, ready, write
 from .report import (
     Fact,
-    Look,
     circumstances,
     columns_part,
     fingerprints,
+    given_facts,
     is_exact,
-    look_at,
     rows_part,
 )
-from .svg import distance_chart, null_chart
+from .svg_charts import distance_chart, null_chart
 
-_COLUMNS_SHOWN, _CHARTS_SHOWN = 12, 3  # of each sample
-_PICTURES_SHOWN, _THUMBNAIL = 4, 48  # of each sample; pixels of the longer side
-_MOST_PARTS, _MOST_ALBUMS = (
-    60,
-    30,
-)  # samples that fold out, with columns and with pictures: a page stays below 3 MB
+# Of each sample.
+_COLUMNS_SHOWN = 12
+_CHARTS_SHOWN = 3
+_PICTURES_SHOWN = 4
+_THUMBNAIL = 48  # pixels of the longer side
+
+# Samples that fold out, with columns and with pictures: so a page stays below 3 MB.
+_MOST_PARTS = 60
+_MOST_ALBUMS = 30
 
 _PROMISES = {
-    "holm": "the chance that any sample of the reference's distribution is said to differ is at most {alpha:g}, "
+    "holm": "the chance that any sample of the reference's distribution is said to differ is at "
+    "most {alpha:g}, however the tests depend on each other (they share the reference)",
+    "bh": "of the samples said to differ, the expected share that does not is at most {alpha:g}, "
+    "if the tests depend positively on each other (they share the reference; choose by or holm "
+    "to assume nothing)",
+    "by": "of the samples said to differ, the expected share that does not is at most {alpha:g}, "
     "however the tests depend on each other (they share the reference)",
-    "bh": "of the samples said to differ, the expected share that does not is at most {alpha:g}, if the tests depend "
-    "positively on each other (they share the reference; choose by or holm to assume nothing)",
-    "by": "of the samples said to differ, the expected share that does not is at most {alpha:g}, however the tests "
-    "depend on each other (they share the reference)",
-    "none": "each sample of the reference's distribution is said to differ with a chance of {alpha:g}, so of many "
-    "samples some will be",
+    "none": "each sample of the reference's distribution is said to differ with a chance of "
+    "{alpha:g}, so of many samples some will be",
 }
 
 
@@ -57,10 +61,10 @@ def write_comparison_report(
 ) -> Path:
     """Write what `render_comparison` gives to a file, and return its path."""
     ready(path)
-    return write(
-        render_comparison(comparison, reference=reference, facts=facts, rng=rng, progress=progress),
-        path,
+    page = render_comparison(
+        comparison, reference=reference, facts=facts, rng=rng, progress=progress
     )
+    return write(page, path)
 
 
 def render_comparison(
@@ -91,15 +95,23 @@ def render_comparison(
     >>> import twosample
     >>> from twosample.bench.datasets import blob
     >>> X, Y = blob(90, rng=0)
-    >>> found = twosample.compare(X[:45], {"like it": X[45:], "unlike it": Y}, "mmd-o", rng=0)
-    >>> render_comparison(found, rng=0).count("<details")
+    >>> samples = {"like it": X[45:], "unlike it": Y}
+    >>> comparison = twosample.compare(X[:45], samples, "mmd-o", rng=0)
+    >>> render_comparison(comparison, rng=0).count("<details")
     2
     """
-    levels, alpha = levels_with(comparison.alpha), comparison.alpha
-    looks = _looks(comparison, Generators(rng), progress)
-    title, values = effects(comparison)
-    seen = {name: look.seen or look.result for name, look in looks.items()}
-    far = distances(comparison, seen)
+    alpha = comparison.alpha
+    levels = levels_with(alpha)
+    findings = _all_findings(comparison, Generators(rng), progress)
+    effect, values = effects(comparison)
+    distances = None
+    if len(comparison):
+        explained = {name: each.explained or each.result for name, each in findings.items()}
+        distances = distances_of(comparison, explained)
+    verdicts = {}
+    for level in levels:
+        verdicts[level] = verdict(len(comparison.rejected(level)), len(comparison))
+    promise = _PROMISES[comparison.correction]
     return fill(
         "comparison.html.jinja",
         {"levels": levels, "alpha": alpha},
@@ -107,77 +119,89 @@ def render_comparison(
         reference=reference,
         levels=levels,
         alpha=alpha,
-        verdict={
-            level: verdict(len(comparison.rejected(level)), len(comparison)) for level in levels
-        },
-        promise={level: _PROMISES[comparison.correction].format(alpha=level) for level in levels},
+        verdict=verdicts,
+        promise={level: promise.format(alpha=level) for level in levels},
         adjusted=CORRECTIONS[comparison.correction][0],
-        effect=title,
+        effect=effect,
         values=values,
-        unit=next((look.unit for look in looks.values()), "rows"),
+        unit=next((each.unit for each in findings.values()), "rows"),
         trained=any(result.train_sizes is not None for result in comparison.values()),
-        exact=all(map(is_exact, comparison.values())),
-        chart=distance_chart(far, title, alpha) if far else None,
-        intervals=any(distance.ends is not None for distance in far),
-        parts={name: _part(comparison, name, look) for name, look in looks.items()},
+        exact=all(is_exact(result) for result in comparison.values()),
+        chart=None if distances is None else distance_chart(distances),
+        intervals=distances is not None and distances.has_intervals,
+        parts={name: _part(comparison, name, each) for name, each in findings.items()},
         repeat=_repeat(comparison, facts or {}),
     )
 
 
-def _looks(
+def _all_findings(
     comparison: Comparison, generators: Generators, progress: bool | None
-) -> dict[str, Look]:
-    """What the parts draw on, for the samples that differ most."""
+) -> dict[str, Findings]:
+    """What there is to say about each of the samples that differ most."""
     ranked = sorted(
         comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue)
     )
-    fitted = (result.fitted for result in comparison.values())
-    albums = any(test is not None and test.schema.kind == "image" for test in fitted)
-    chosen = set(ranked[: _MOST_ALBUMS if albums else _MOST_PARTS])
-    looks = {}
+    most = _MOST_ALBUMS if _has_images(comparison) else _MOST_PARTS
+    chosen = set(ranked[:most])
+    findings = {}
     with bar("explaining", len(chosen), progress) as tick:
+        # In the order of the comparison, which is the user's.
         for name in comparison:
-            if name in chosen:
-                looks[name] = look_at(
-                    comparison[name], comparison.alpha, None, generators.child(name), False
-                )
-                tick(name)
-    return looks
+            if name not in chosen:
+                continue
+            findings[name] = findings_of(
+                comparison[name],
+                comparison.alpha,
+                explanation=None,
+                generators=generators.child(name),
+                progress=False,
+            )
+            tick(name)
+    return findings
 
 
-def _part(comparison: Comparison, name: str, look: Look) -> dict[str, Any]:
+def _has_images(comparison: Comparison) -> bool:
+    tests = [result.fitted for result in comparison.values()]
+    return any(test is not None and test.schema.kind == "image" for test in tests)
+
+
+def _part(comparison: Comparison, name: str, findings: Findings) -> dict[str, Any]:
     """What folds out for one sample."""
-    result = look.result
-    columns = columns_part(look, _CHARTS_SHOWN)
+    result = findings.result
+    columns = columns_part(findings, _CHARTS_SHOWN)
+    table = [] if columns is None else columns["table"]
+    rows = None
+    if findings.unit == "images":
+        rows = rows_part(findings, _PICTURES_SHOWN, _THUMBNAIL)
     return {
-        "look": look,
+        "findings": findings,
         # No threshold: the one that counts depends on all samples.
-        "null": or_why(lambda: null_chart(null_of(result), (), look.alpha)),
+        "null": or_why(lambda: null_chart(null_of(result), (), findings.alpha)),
         "columns": columns,
-        "table": None if columns is None else columns["table"][:_COLUMNS_SHOWN],
-        "hidden": 0 if columns is None else max(0, len(columns["table"]) - _COLUMNS_SHOWN),
-        "rows": rows_part(look, _PICTURES_SHOWN, _THUMBNAIL) if look.unit == "images" else None,
+        "table": table[:_COLUMNS_SHOWN],
+        "hidden": max(0, len(table) - _COLUMNS_SHOWN),
+        "rows": rows,
         "facts": _facts(comparison, name),
     }
 
 
 def _facts(comparison: Comparison, name: str) -> list[Fact]:
-    result, seed = comparison[name], str(comparison.seeds[name])
-    chosen = [] if result.chosen is None else [("Chosen", result.chosen, False)]
-    return [
+    """What it takes to test one sample again."""
+    result = comparison[name]
+    facts: list[Fact] = [
         ("Calibration", result.calibration, False),
-        ("Seed", seed, False),
-        *chosen,
-        *fingerprints(result),
+        ("Seed", str(comparison.seeds[name]), False),
     ]
+    if result.chosen is not None:
+        facts.append(("Chosen", result.chosen, False))
+    return [*facts, *fingerprints(result)]
 
 
 def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:
     """Everything that it takes to do the same again."""
-    lines: list[Fact] = [(name, str(value), name == "Command") for name, value in facts.items()]
-    tests = dict.fromkeys(
-        repr(result.fitted.spec) for result in comparison.values() if result.fitted is not None
-    )
-    lines += [("Test", test, True) for test in tests]
+    lines = given_facts(facts)
+    tests = [repr(each.fitted.spec) for each in comparison.values() if each.fitted is not None]
+    for test in dict.fromkeys(tests):  # most samples share one
+        lines.append(("Test", test, True))
     lines.append(("Correction", CORRECTIONS[comparison.correction][0], False))
     return [*lines, *circumstances()]

@@ -1,4 +1,4 @@
-"""What the pages of the report share: one HTML file each that needs nothing else, with scripts or without."""
+"""What all pages share: each is one HTML file that needs nothing else, with scripts or without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .._checks import check_alpha
 from .._result import format_pvalue
 from .._saving.saving import replace, writable
 from ..errors import IncompatibleParts, InputError, MissingDependency
@@ -23,14 +24,14 @@ Part = TypeVar("Part")
 
 def levels_with(alpha: float) -> tuple[float, ...]:
     """The levels to choose from on a page that is written for `alpha`."""
-    if not 0 < alpha < 1:
-        raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
+    check_alpha(alpha)
     return tuple(sorted({*LEVELS, alpha}))
 
 
-def fill(template: str, data: Mapping[str, object], **values: object) -> str:
-    """A page from a template; `data` is what its script reads."""
+def fill(template: str, script_data: Mapping[str, object], **values: object) -> str:
+    """A page from a template; `script_data` is what its script reads."""
     script = _file("report.js")
+    digest = hashlib.sha256(script.encode()).digest()
     page: str = (
         _environment()
         .get_template(template)
@@ -38,8 +39,8 @@ def fill(template: str, data: Mapping[str, object], **values: object) -> str:
             style=Drawn(_file("report.css")),
             script=Drawn(script),
             # Only this script runs, whatever the data hold, and nothing is fetched.
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            data=_json(data),
+            script_hash=base64.b64encode(digest).decode(),
+            data=_json(script_data),
             **values,
         )
     )
@@ -47,7 +48,10 @@ def fill(template: str, data: Mapping[str, object], **values: object) -> str:
 
 
 def ready(path: str | Path) -> Path:
-    """The file that a page will be written to, if it can be: better asked before a test than after it."""
+    """The file that a page will be written to; an error if it cannot be.
+
+    Ask before a test, which may take long, not after it.
+    """
     _environment()
     return writable(path)
 
@@ -87,7 +91,7 @@ def missing(package: str) -> MissingDependency:
 def _environment() -> Any:
     try:
         import jinja2
-        import matplotlib  # noqa: F401  # for contours; better now than halfway
+        import matplotlib  # noqa: F401  # the contours need it; better refused now than halfway
     except ImportError as error:
         raise missing(error.name or "jinja2") from error
     environment = jinja2.Environment(
@@ -110,8 +114,10 @@ def _file(name: str) -> str:
 
 
 def _json(value: object) -> Drawn:
-    """JSON that can stand in a script element: no `<` in it ends that early, or opens a comment."""
+    """JSON that can stand in a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return Drawn(
-        text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    )
+    # A `<` could end the element early or open a comment, and the two separators end a line in
+    # older scripts.
+    for character in ("<", "\u2028", "\u2029"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Drawn(text)

@@ -298,7 +298,7 @@ _STAND_IN = "stand-in: CIFAR-10 after JPEG,\nCIFAR-10.1 is not at hand"
 
 
 def _gallery(ax: Axes, images: Iterable[NDArray[np.uint8]], title: str, columns: int = 10) -> None:
-    from .._show.charts import mosaic
+    from .._show.pictures import mosaic
 
     ax.imshow(mosaic(list(images), columns), cmap="gray", vmin=0, vmax=255)
     ax.set_xticks([])

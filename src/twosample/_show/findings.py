@@ -1,0 +1,139 @@
+"""What a page has to say about one result, and which of its rows that comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from .._data.samples import Samples
+from .._insight.explain import Explanation, explain, held_out
+from .._random import Generators, RNGLike
+from .._result import TwoSampleResult
+from .maps import PointMap, point_map
+from .page import levels_with, or_why
+
+ROWS_SHOWN = 8
+"""The most telling rows of each sample that a page shows."""
+
+_MOST_ROWS = 4000  # held-out rows of each sample, for what compares all of them with each other
+_MOST_POINTS = 1500  # on the map
+_MOST_PICTURES = 600  # on the map, where each point comes with its picture
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Everything that several parts of a page need to know about one result.
+
+    Attributes
+    ----------
+    result
+        The result of the test.
+    alpha, levels
+        The level of the verdict, and all levels that a reader may choose from.
+    generators
+        Where random choices come from.
+    explanation
+        What tells the samples apart; None where that is not known.
+    why_not
+        A sentence that says why there is no explanation; "" if there is one.
+    """
+
+    result: TwoSampleResult
+    alpha: float
+    levels: tuple[float, ...]
+    generators: Generators
+    explanation: Explanation | None
+    why_not: str
+
+    @property
+    def explained(self) -> TwoSampleResult | None:
+        """The result of the rows that the explanation is about."""
+        return None if self.explanation is None else self.explanation.result
+
+    @cached_property
+    def map(self) -> PointMap | None:
+        """The map of these rows; None where there is none to draw."""
+        explanation = self.explanation
+        if explanation is None:
+            return None
+        most = _MOST_PICTURES if self.unit == "images" else _MOST_POINTS
+        rng = self.generators.numpy("map")
+        points, _ = or_why(lambda: point_map(explanation, most=most, rng=rng))
+        return points
+
+    @property
+    def unit(self) -> str:
+        """What a point is: "rows" or "images"."""
+        fitted = self.result.fitted
+        return "images" if fitted is not None and fitted.schema.kind == "image" else "rows"
+
+    @property
+    def rows_used(self) -> str:
+        """Which rows were explained, when not all of the held-out ones were: a sentence or ""."""
+        if self.explained is None or self.explained.sizes == self.result.sizes:
+            return ""
+        n, m = self.explained.sizes
+        all_n, all_m = self.result.sizes
+        return (
+            f"From {n:,} + {m:,} of the {all_n:,} + {all_m:,} held-out {self.unit}, drawn at "
+            "random."
+        )
+
+    def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
+        """A text for each level."""
+        return {level: text(level) for level in self.levels}
+
+
+def findings_of(
+    result: TwoSampleResult,
+    alpha: float,
+    explanation: Explanation | None,
+    generators: Generators,
+    progress: bool | None,
+) -> Findings:
+    """What a page has to say about a result; it is explained here if it has not been yet."""
+    levels = levels_with(alpha)
+    why_not = ""
+    if explanation is None:
+        explanation, why_not = or_why(lambda: _explain_a_part(result, generators, progress))
+    return Findings(result, alpha, levels, generators, explanation, why_not)
+
+
+def _explain_a_part(
+    result: TwoSampleResult, generators: Generators, progress: bool | None
+) -> Explanation:
+    part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
+    return explain(part, rows=ROWS_SHOWN, rng=generators.numpy("explain"), progress=progress)
+
+
+def on_fewer_points(
+    result: TwoSampleResult, most: int, rng: RNGLike | None = None
+) -> TwoSampleResult:
+    """The same fitted test on at most `most` held-out points of each sample, drawn at random.
+
+    Some points of a sample of independent points are such a sample, too. So what is exact for all
+    points is exact for these.
+    """
+    fitted, samples = held_out(result)
+    if max(samples.sizes) <= most:
+        return result
+    generators = Generators(rng)
+    n, m = samples.sizes
+    order_x = torch.randperm(n, generator=generators.torch("fewer"))
+    # Samples of one size may be pairs, which stay together.
+    order_y = order_x
+    if n != m:
+        order_y = torch.randperm(m, generator=generators.torch("fewer of Y"))
+    chosen_x = order_x[:most].sort().values
+    chosen_y = order_y[:most].sort().values
+    rows_x, rows_y = samples.rows or (torch.arange(n), torch.arange(m))
+    fewer = Samples(
+        samples.x[chosen_x.to(samples.x.device)],
+        samples.y[chosen_y.to(samples.y.device)],
+        samples.schema,
+        (rows_x.cpu()[chosen_x], rows_y.cpu()[chosen_y]),
+    )
+    return fitted._test_scaled(fewer, generators, False)

@@ -1,0 +1,411 @@
+"""Charts of held-out points in two dimensions: the map of the witness, the contours of the kernel.
+
+Like those in `charts`, they are described here once, and drawn by `plots` and by `svg_charts`. Where
+not all held-out points are shown, those that are were drawn at random, without a look at their
+values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.spatial.distance import cdist
+from torch import Tensor, nn
+
+from .._data.samples import Samples, Schema, as_samples
+from .._featurizers import SklearnClassifier
+from .._insight.explain import Explanation, held_out, witness
+from .._kernels import DeepKernel, Kernel, Mapped
+from .._random import Generators, RNGLike
+from .._result import TwoSampleResult
+from .._statistics.mmd import embed_pooled, embedding
+from .._two_sample import FittedTest
+from ..errors import IncompatibleParts, InputError
+
+Array = NDArray[np.float64]
+Limits = tuple[tuple[float, float], tuple[float, float]]
+"""The ends of the horizontal and of the vertical axis."""
+
+WITNESS_CLASSES = 9
+"""Into how many colours the witness is cut, from as in Y to as in X."""
+
+KERNEL_LEVELS = (0.7, 0.8, 0.9)
+"""The levels of the contours in the paper's figure 1."""
+
+_GRID = 81  # points along each axis of a field
+_CENTRES = 9
+_MOST_CLUSTERED = 2000  # points among which typical ones are looked for
+_STARTS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Numbers on a grid: `values` is (len(y), len(x))."""
+
+    x: Array
+    y: Array
+    values: Array
+
+    def crossed(self, levels: Sequence[float]) -> list[float]:
+        """The levels that the values cross; there is no contour at any other."""
+        low = self.values.min()
+        high = self.values.max()
+        return [level for level in levels if low < level < high]
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Points in two dimensions.
+
+    Attributes
+    ----------
+    positions
+        (N, 2) places.
+    of_y
+        (N,) whether a point is of Y.
+    axes
+        What the horizontal and the vertical axis show.
+    """
+
+    positions: Array
+    of_y: NDArray[np.bool_]
+    axes: tuple[str, str]
+
+    @property
+    def limits(self) -> Limits:
+        """Ends of the axes that hold the bulk of the points, with a margin."""
+        low, high = np.quantile(self.positions, [0.005, 0.995], axis=0)
+        margin = np.where(high > low, 0.08 * (high - low), 0.5)
+        left, bottom = (low - margin).tolist()
+        right, top = (high + margin).tolist()
+        return (left, right), (bottom, top)
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which points lie within the limits."""
+        low, high = np.array(self.limits).T
+        within: NDArray[np.bool_] = ((self.positions >= low) & (self.positions <= high)).all(1)
+        return within
+
+
+@dataclass(frozen=True, eq=False)
+class PointMap(Scatter):
+    """Held-out points in two dimensions, coloured by the witness.
+
+    Attributes
+    ----------
+    witness
+        (N,) values of the witness at each point, computed without the point itself.
+    points
+        (N,) places of these points among the pooled held-out ones, X first.
+    rows
+        (N,) their rows in the X or Y that was tested.
+    total
+        The number of held-out points that these were drawn from.
+    space
+        What the axes are taken from, in a few words.
+    share
+        The share of the variance that the two axes have; None where they are all there is.
+    field
+        The witness all over the plane, where the data are two columns of numbers.
+    """
+
+    witness: Array
+    points: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    total: int
+    space: str
+    share: float | None
+    field: Field | None
+
+    title = "The witness: blue as in X, orange as in Y"
+
+    @property
+    def in_plane(self) -> bool:
+        """Whether the axes are the two columns of the data."""
+        return self.field is not None
+
+    @property
+    def largest(self) -> float:
+        """The size of the witness at which colours end; few points have more."""
+        return float(np.quantile(np.abs(self.witness), 0.98)) or 1.0
+
+    @property
+    def colours(self) -> Array:
+        """The witness between -1 (as in Y) and 1 (as in X); what is far out counts as the ends."""
+        return np.clip(self.witness / self.largest, -1.0, 1.0)
+
+    @property
+    def classes(self) -> list[int]:
+        """The colour of each point as a number from 0 (as in Y) to WITNESS_CLASSES - 1."""
+        classes = np.floor((self.colours + 1) / 2 * WITNESS_CLASSES)
+        return [int(shade) for shade in classes.clip(0, WITNESS_CLASSES - 1)]
+
+    @property
+    def levels(self) -> Array:
+        """The values of the witness between which one colour holds."""
+        levels: Array = np.linspace(-1, 1, WITNESS_CLASSES + 1) * self.largest
+        return levels
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        across, up = self.axes
+        return (
+            f"Map of {int(self.inside.sum())} held-out points: across {across}, up {up}; "
+            "coloured by whether they look like X or like Y."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KernelContours:
+    """Contours of the kernel around typical points.
+
+    Attributes
+    ----------
+    points
+        The points of both samples that are drawn with the contours.
+    centres
+        (K, 2) typical points.
+    fields
+        For each centre c the kernel k(z, c) / k(c, c) all over the plane.
+    """
+
+    points: Scatter
+    centres: Array
+    fields: tuple[Field, ...]
+
+    title = "Contours of the kernel"
+    levels = KERNEL_LEVELS
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        return (
+            f"Contours of the kernel around {len(self.centres)} typical points, at 0.7, 0.8 and "
+            "0.9 of its value there."
+        )
+
+
+# The map.
+
+
+def point_map(
+    explanation: Explanation, *, most: int = 1500, rng: RNGLike | None = None
+) -> PointMap:
+    """A map of at most `most` held-out points.
+
+    Two columns of numbers are shown as they are, anything else along the main axes of what the
+    kernel compares.
+
+    Examples
+    --------
+    >>> from twosample import explain, two_sample_test
+    >>> from twosample.bench.datasets import blob
+    >>> result = two_sample_test(*blob(90, rng=0), "mmd-o", rng=0)
+    >>> drawn = point_map(explain(result, shuffles=0, rng=0), rng=0)
+    >>> drawn.positions.shape, drawn.axes, drawn.share
+    ((90, 2), ('0', '1'), None)
+    """
+    fitted, samples = held_out(explanation.result)
+    generators = Generators(rng)
+    n, m = samples.sizes
+    shuffled = torch.randperm(n + m, generator=generators.torch("map"))
+    chosen = shuffled[:most].sort().values
+    of_y = (chosen >= n).numpy()
+    points = samples.pooled()[chosen.to(samples.x.device)]
+
+    share = None
+    if is_plane(samples.schema):
+        space = "the data"
+        first, second = samples.schema.columns
+        axes = (first.name, second.name)
+        positions = in_units(fitted, points)
+    else:
+        space = _space(fitted, samples.schema)
+        pooled = Samples(points[:0], points, samples.schema)
+        features = _features(fitted, pooled, generators.torch("embedding"))
+        if features.shape[1] == 1:
+            axes = (space, "nothing: spread at random")
+            positions = _spread_out(features, generators.torch("height"))
+        else:
+            axes = (f"first main axis of {space}", "second main axis")
+            positions, share = _main_axes(features)
+
+    field = None
+    if is_plane(samples.schema):
+        limits = Scatter(positions, of_y, axes).limits
+        field = _witness_field(explanation.result, limits)
+
+    # A contribution is the witness over the size of the sample, and counts against Y.
+    of_x_points, of_y_points = explanation.contributions
+    witness_at_points = np.concatenate([n * of_x_points, -m * of_y_points])
+    rows_x, rows_y = samples.rows or (torch.arange(n), torch.arange(m))
+    rows = torch.cat([rows_x.cpu(), rows_y.cpu()])
+    return PointMap(
+        positions,
+        of_y,
+        axes,
+        witness=witness_at_points[chosen.numpy()],
+        points=chosen.numpy(),
+        rows=rows[chosen].numpy(),
+        total=n + m,
+        space=space,
+        share=share,
+        field=field,
+    )
+
+
+def is_plane(schema: Schema) -> bool:
+    """Whether the data are two columns of numbers, to be drawn as they are."""
+    kinds = [column.kind for column in schema.columns]
+    # A column of numbers with gaps has a second encoded column, and then there are more than two.
+    return kinds == ["numeric", "numeric"] and schema.shape == (2,)
+
+
+def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
+    """(N, d): what the kernel compares points by, or the features that the statistic takes."""
+    embed = embedding(fitted.representation)
+    with torch.no_grad():
+        embedded = embed_pooled(embed, samples, generator, memory=fitted.spec.memory)
+    features: Array = embedded[0].flatten(1).double().cpu().numpy()
+    return features
+
+
+def _space(fitted: FittedTest, schema: Schema) -> str:
+    """What the test compares points by, in a few words."""
+    representation = fitted.representation
+    learned = isinstance(representation, DeepKernel | Mapped)
+    if isinstance(representation, Kernel) and not learned:
+        return "the pixels" if schema.kind == "image" else "the standardised columns"
+    scored = any(isinstance(part, SklearnClassifier) for part in representation.modules())
+    return "the score" if scored else "the learned features"
+
+
+def _spread_out(features: Array, generator: torch.Generator) -> Array:
+    """One feature across, and random heights so that points do not lie upon each other."""
+    heights = torch.rand(len(features), generator=generator, dtype=torch.float64)
+    return np.column_stack([features[:, 0], heights.numpy()])
+
+
+def _main_axes(features: Array) -> tuple[Array, float]:
+    """The two directions with the largest variance, and their share of all of it."""
+    centred = features - features.mean(0)
+    _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
+    variance = lengths**2
+    total = max(variance.sum(), np.finfo(np.float64).tiny)
+    return centred @ directions[:2].T, float(variance[:2].sum() / total)
+
+
+def _witness_field(result: TwoSampleResult, limits: Limits) -> Field:
+    """The witness all over a plane, between limits in the user's units."""
+    fitted, samples = held_out(result)
+    x, y, grid = _grid(limits)
+    # `witness` asks for the names of columns, which points of a grid do not have.
+    unnamed = as_samples([[0.0, 0.0]], [[1.0, 1.0]]).schema
+    result = dataclasses.replace(result, samples=dataclasses.replace(samples, schema=unnamed))
+    points = in_units(fitted, samples.pooled())
+    values = witness(result, np.concatenate([grid, points]))
+    field, at_x, at_y = np.split(values, [len(grid), len(grid) + samples.sizes[0]])
+    if _is_inner_product(fitted.representation, samples):
+        # The origin of features is arbitrary. Counted from midway between the samples, the field
+        # agrees with the contributions of the points.
+        field = field - (at_x.mean() + at_y.mean()) / 2
+    return Field(x, y, field.reshape(len(y), len(x)))
+
+
+# The contours of the kernel.
+
+
+def held_out_plane(result: TwoSampleResult) -> Scatter:
+    """All held-out points, for data of two columns of numbers."""
+    fitted, samples = held_out(result)
+    if not is_plane(samples.schema):
+        raise InputError(
+            "contours of the kernel take data of two columns of numbers; `witness_map` draws "
+            "others along their main axes."
+        )
+    n, m = samples.sizes
+    first, second = samples.schema.columns
+    of_y = np.arange(n + m) >= n
+    return Scatter(in_units(fitted, samples.pooled()), of_y, (first.name, second.name))
+
+
+def kernel_contours_of(
+    result: TwoSampleResult, points: Scatter, *, rng: RNGLike | None = None
+) -> KernelContours:
+    """The kernel around nine typical points, in the plane of `points`.
+
+    The typical points are the centres of clusters of all held-out points together, so labels have
+    no say in them.
+    """
+    fitted, samples = held_out(result)
+    kernel = fitted.representation
+    if not isinstance(kernel, Kernel) or _is_inner_product(kernel, samples):
+        raise IncompatibleParts(
+            f"the test {fitted.spec.name} compares features, not points by a kernel that falls "
+            "with their distance, so it has no contours around a point. Use mmd-d or mmd-o."
+        )
+    pooled = samples.pooled().double().cpu().numpy()
+    generator = Generators(rng).numpy("centres")
+    clustered = pooled[generator.permutation(len(pooled))[:_MOST_CLUSTERED]]
+    centres = torch.from_numpy(_cluster_centres(clustered, _CENTRES, generator))
+
+    x, y, grid = _grid(points.limits)
+    scaled_grid = (torch.from_numpy(grid) - fitted.scaling.shift) / fitted.scaling.scale
+    with torch.no_grad():
+        around = kernel(scaled_grid.to(samples.x), centres.to(samples.x))  # (grid, centres)
+        at_centres = kernel(centres.to(samples.x), centres.to(samples.x)).diagonal()
+    values = (around / at_centres).double().cpu().numpy()
+    fields = tuple(Field(x, y, column.reshape(len(y), len(x))) for column in values.T)
+    return KernelContours(points, in_units(fitted, centres), fields)
+
+
+def _is_inner_product(representation: nn.Module, samples: Samples) -> bool:
+    """Whether the kernel is an inner product of a few features, which have no natural origin."""
+    if not isinstance(representation, Kernel):
+        return False
+    with torch.no_grad():
+        embedded = representation.embed(samples.pooled()[:2])
+        return representation.features(embedded) is not None
+
+
+def _cluster_centres(points: Array, count: int, generator: np.random.Generator) -> Array:
+    """The centres of the tightest clusters that k-means finds from a few starts."""
+    count = min(count, len(np.unique(points, axis=0)))
+    spread = np.inf
+    tightest = points[:count]
+    for _ in range(_STARTS):
+        with warnings.catch_warnings():
+            # A cluster that becomes empty keeps its centre, which is as typical as before.
+            warnings.simplefilter("ignore")
+            centres, _ = kmeans2(points, count, iter=25, minit="++", seed=generator)
+        distances = cdist(points, centres, "sqeuclidean").min(1)
+        if distances.sum() < spread:
+            spread = distances.sum()
+            tightest = centres
+    return tightest
+
+
+# Common to both.
+
+
+def in_units(fitted: FittedTest, points: Tensor) -> Array:
+    """Scaled points of a table in the user's units."""
+    values: Array = (points.cpu().double() * fitted.scaling.scale + fitted.scaling.shift).numpy()
+    return values
+
+
+def _grid(limits: Limits) -> tuple[Array, Array, Array]:
+    """The two axes of a field, and all (G, 2) points of its grid."""
+    across, up = limits
+    x = np.linspace(*across, _GRID)
+    y = np.linspace(*up, _GRID)
+    return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

@@ -1,0 +1,199 @@
+"""How one column of a table is distributed in each sample: densities of numbers, shares of levels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.samples import Column
+from .._insight.explain import held_out, places
+from .._result import TwoSampleResult
+from ..errors import InputError
+from .maps import in_units
+
+Array = NDArray[np.float64]
+
+_CURVE_POINTS = 96
+_MOST_COUNTS = 10  # whole numbers that are shown one by one
+_MOST_LEVELS = 7  # of a category
+
+
+@dataclass(frozen=True, eq=False)
+class Densities:
+    """The densities of a column of numbers.
+
+    Attributes
+    ----------
+    name
+        The column, as in the user's table.
+    at
+        Where the densities are given, in the user's units.
+    x, y
+        The densities of X and of Y at these points.
+    """
+
+    name: str
+    at: Array
+    x: Array
+    y: Array
+
+    @property
+    def highest(self) -> float:
+        """The largest of all densities, where the axis ends."""
+        return float(max(self.x.max(), self.y.max()))
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        return (
+            f"Densities of {self.name}; the highest is at {self.at[self.x.argmax()]:.3g} in X and "
+            f"at {self.at[self.y.argmax()]:.3g} in Y."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The shares of the levels of a category or a boolean, or of a few whole numbers.
+
+    Attributes
+    ----------
+    name
+        The column, as in the user's table.
+    levels
+        The levels, as texts.
+    x, y
+        The share of each level in X and in Y.
+    ordered
+        Whether the levels have an order of their own, as numbers do.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    x: Array
+    y: Array
+    ordered: bool = False
+
+    @property
+    def shown(self) -> Shares:
+        """The levels that a chart has room for: the most common ones, or all numbers in order."""
+        total = self.x + self.y
+        if self.ordered:
+            places = np.arange(len(total))
+        else:
+            places = np.argsort(-total, kind="stable")[:_MOST_LEVELS]
+        places = places[total[places] > 0]
+        levels = tuple(self.levels[place] for place in places)
+        return Shares(self.name, levels, self.x[places], self.y[places], self.ordered)
+
+    @property
+    def highest(self) -> float:
+        """The largest of all shares, where the axis ends."""
+        return float(max(self.x.max(), self.y.max()))
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        listed = ", ".join(
+            f"{level} {100 * in_x:.0f} % and {100 * in_y:.0f} %"
+            for level, in_x, in_y in zip(self.levels, self.x, self.y, strict=True)
+        )
+        return f"Shares of the levels of {self.name} in X and in Y: {listed}."
+
+
+def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
+    """How one column of a table is distributed in each of the held-out samples."""
+    fitted, samples = held_out(result)
+    columns = {column.name: (column, place) for column, place in places(samples.schema)}
+    if name not in columns:
+        listed = ", ".join(columns) or "none, as these are images"
+        raise InputError(f"there is no column {name!r}; there are {listed}.")
+    column, place = columns[name]
+    x = in_units(fitted, samples.x)[:, place]  # (n, encoded columns)
+    y = in_units(fitted, samples.y)[:, place]
+    if column.kind == "numeric":
+        return _of_numbers(name, _present(column, x)[:, 0], _present(column, y)[:, 0])
+    if column.kind == "boolean":
+        levels: tuple[str, ...] = ("false", "true")
+        x = _truth_shares(column, x)
+        y = _truth_shares(column, y)
+    else:
+        levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
+        levels = levels[: len(levels) - column.missing]
+    if column.missing:
+        levels = (*levels, "missing")
+    return Shares(name, levels, x.mean(0), y.mean(0))
+
+
+def _of_numbers(name: str, x: Array, y: Array) -> Densities | Shares:
+    pooled = np.concatenate([x, y])
+    counts = _few_whole_numbers(pooled)
+    if counts is not None:
+        share_x = (np.rint(x)[:, None] == counts).mean(0)
+        share_y = (np.rint(y)[:, None] == counts).mean(0)
+        levels = tuple(f"{count:g}" for count in counts)
+        return Shares(name, levels, share_x, share_y, ordered=True)
+    at = _along_the_bulk(pooled)
+    width = _bandwidth(pooled, at)
+    return Densities(name, at, _density(x, at, width), _density(y, at, width))
+
+
+def _truth_shares(column: Column, values: Array) -> Array:
+    """(N, 2) or (N, 3): whether a row is false, true or missing."""
+    true = values[:, :1]
+    if not column.missing:
+        return np.column_stack([1 - true, true])
+    missing = values[:, -1:]
+    true = true * (1 - missing)  # a gap is filled with a value that was never there
+    return np.column_stack([1 - true - missing, true, missing])
+
+
+def _present(column: Column, values: Array) -> Array:
+    """The rows of a column of numbers where it is not missing; all of them where it always is."""
+    if not column.missing:
+        return values
+    there = values[:, -1] < 0.5
+    return values[there] if there.any() else values
+
+
+def _few_whole_numbers(values: Array) -> Array | None:
+    """The values of a column that has few, all of them whole; None for other columns.
+
+    A density would smear them.
+    """
+    whole = np.rint(values) + 0.0  # never -0
+    distinct: Array = np.unique(whole)
+    # The points were tested in single precision, so a whole number may be off by a little.
+    rounding = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(np.abs(values).max())
+    if len(distinct) > _MOST_COUNTS or np.abs(values - whole).max() > rounding:
+        return None
+    return distinct
+
+
+def _along_the_bulk(values: Array) -> Array:
+    """Points along the bulk of the values."""
+    low, high = np.quantile(values, [0.005, 0.995]).tolist()
+    margin = 0.08 * (high - low) or max(1.0, abs(low)) * 0.5
+    return np.linspace(low - margin, high + margin, _CURVE_POINTS)
+
+
+def _bandwidth(pooled: Array, at: Array) -> float:
+    """Silverman's rule for the pooled values, never narrower than the grid.
+
+    One width for both samples, so that a difference of the curves is one of the data.
+    """
+    quarter, three_quarters = np.quantile(pooled, [0.25, 0.75])
+    deviation = float(pooled.std())
+    spread = min(deviation, float(three_quarters - quarter) / 1.349) or deviation
+    return max(0.9 * spread * math.pow(len(pooled), -0.2), float(at[1] - at[0]))
+
+
+def _density(values: Array, at: Array, width: float) -> Array:
+    """A Gaussian kernel density, in parts so that memory stays small."""
+    total = np.zeros(len(at))
+    for part in np.array_split(values, 8):
+        total += np.exp(-0.5 * ((at[:, None] - part) / width) ** 2).sum(1)
+    density: Array = total / (len(values) * width * math.sqrt(2 * math.pi))
+    return density

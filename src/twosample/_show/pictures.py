@@ -1,0 +1,81 @@
+"""Images side by side, and pictures that a page holds in itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .page import missing
+
+_TILE = 40  # pixels of the longer side of an image on the map
+_TILES_ACROSS = 30
+
+
+def mosaic(images: Sequence[NDArray[np.uint8]], columns: int, gap: int = 1) -> NDArray[np.uint8]:
+    """Images of one size side by side, in rows of `columns`, on white."""
+    height, width, *channels = images[0].shape
+    lines = -(-len(images) // columns)
+    sheet_height = lines * (height + gap) - gap
+    sheet_width = columns * (width + gap) - gap
+    sheet = np.full((sheet_height, sheet_width, *channels), 255, dtype=np.uint8)
+    for place, image in enumerate(images):
+        top = (place // columns) * (height + gap)
+        left = (place % columns) * (width + gap)
+        sheet[top : top + height, left : left + width] = image
+    return sheet
+
+
+def shades(images: Sequence[NDArray[np.generic]]) -> list[NDArray[np.uint8]]:
+    """Images as 0..255: bytes as they are, floats on one scale for all of them."""
+    if not images or images[0].dtype == np.uint8:
+        return [image.astype(np.uint8) for image in images]
+    low = min(float(image.min()) for image in images)
+    high = max(float(image.max()) for image in images)
+    factor = 255 / max(high - low, np.finfo(np.float64).tiny)
+    scaled = [(image.astype(np.float64) - low) * factor for image in images]
+    return [image.round().astype(np.uint8) for image in scaled]
+
+
+def thumbnails(images: Sequence[NDArray[np.generic]], longest: int) -> list[str]:
+    """Images with at most `longest` pixels on a side, each as an address that holds all of it."""
+    return [_address(_smaller(image, longest), "PNG") for image in shades(images)]
+
+
+def sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
+    """All images of a map in one small picture, and what a script needs to find one in it."""
+    tiles = [np.asarray(_smaller(image, _TILE)) for image in shades(images)]
+    # JPEG has no transparency.
+    opaque = [tile[..., :3] if tile.ndim == 3 else tile for tile in tiles]
+    height, width = tiles[0].shape[:2]
+    sheet = mosaic(opaque, _TILES_ACROSS, gap=0)
+    return {
+        "sprite": _address(_pillow().fromarray(sheet), "JPEG"),
+        "tile": [width, height],
+        "across": _TILES_ACROSS,
+    }
+
+
+def _smaller(image: NDArray[np.uint8], longest: int) -> Any:
+    picture = _pillow().fromarray(image)
+    picture.thumbnail((longest, longest))
+    return picture
+
+
+def _address(picture: Any, kind: str) -> str:
+    file = io.BytesIO()
+    picture.save(file, kind, optimize=True, quality=80)
+    content = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{kind.lower()};base64,{content}"
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise missing("Pillow") from error
+    return Image
