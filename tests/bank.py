@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from twosample._data.embedding import embed_samples
 from twosample._data.samples import Samples, Schema
 from twosample._featurizers import MLP
 from twosample._kernels import (
@@ -24,9 +25,11 @@ from twosample._kernels import (
     OnFeatures,
     Radial,
     WeightedSum,
+    embedding_of,
 )
 from twosample._products import Embedded
-from twosample._statistics.mmd import Bins
+from twosample._resources import DEFAULT_MEMORY, Resources
+from twosample._statistics import Bins, Statistic
 
 COLUMNS = 3
 Matrix: TypeAlias = Sequence[Sequence[float]]
@@ -45,6 +48,21 @@ def points(
 def as_table(x: Tensor, y: Tensor) -> Samples:
     """Samples of tensors as they are, without the checks at the door."""
     return Samples(x, y, Schema("table", tuple(x.shape[1:])))
+
+
+def prepared_by(
+    statistic: Statistic,
+    representation: nn.Module,
+    samples: Samples,
+    bins: Bins,
+    generator: torch.Generator,
+    *,
+    memory: int = DEFAULT_MEMORY,
+) -> Any:
+    """What a statistic keeps of samples, embedded first as a calibration does it."""
+    embed = embedding_of(representation)
+    points = embed_samples(samples, embed, generator, Resources(memory))
+    return statistic.prepare(representation, points, bins, generator)
 
 
 # Kernels

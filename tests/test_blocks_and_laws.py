@@ -21,6 +21,7 @@ from bank import (
     naive_mmd2_biased,
     naive_mmd2_paired,
     points,
+    prepared_by,
     relabelled,
     seeded,
 )
@@ -49,6 +50,7 @@ from twosample import (
     TwoSampleTest,
     WeightedSum,
 )
+from twosample._data.samples import EmbeddedSamples, Schema
 from twosample._estimators import balanced_accuracy, two_binomials
 
 
@@ -87,7 +89,7 @@ def test_the_wild_bootstrap_is_a_swap_of_pairs(estimator, n, bins):
     cut = plan.plan(n, n, seeded(1))
     shuffles = plan.shuffles(cut, seeded(2))
     found = MMD(estimator).evaluate(
-        MMD(estimator).prepare(kernel, samples, cut, seeded(3)), shuffles
+        prepared_by(MMD(estimator), kernel, samples, cut, seeded(3)), shuffles
     )
     K = naive_matrix(kernel, samples.pooled()).tolist()
     H = torch.tensor(naive_h(K, range(n), range(n, 2 * n)), dtype=torch.float64)
@@ -140,7 +142,7 @@ def test_block_is_the_average_of_paired_statistics(n, size, bins):
     plan = PairSwap(8, bins=1)
     cut = plan.plan(n, n, seeded(1), statistic.least_bins(n, n))
     shuffles = plan.shuffles(cut, seeded(2))
-    prepared = statistic.prepare(kernel, samples, cut, seeded(3))
+    prepared = prepared_by(statistic, kernel, samples, cut, seeded(3))
     found = statistic.evaluate(prepared, shuffles)
     K = kernel(samples.pooled(), samples.pooled()).detach().double().tolist()
     blocks = n // (size or math.isqrt(n))
@@ -184,7 +186,7 @@ def test_blocks_cost_less_than_the_square():
 
 def test_too_few_points_for_blocks_is_a_sentence():
     with pytest.raises(
-        InputError, match=r"make 1 block of 40; MMD\('block'\) needs at least 2 blocks"
+        InputError, match=r"make 1 block of 40; BlockMMD\(40\) needs at least 2 blocks"
     ):
         PairSwap(9)(MMD("block", block_size=40), make("gaussian"), two_samples(50, 50), seeded())
 
@@ -248,9 +250,9 @@ def test_eigenvalues_are_those_of_a_known_covariance():
     """A linear kernel on independent normal columns has the variances of the columns for
     eigenvalues."""
     z = points(3000, seed=4) * torch.tensor([3.0, 1.0, 0.5], dtype=torch.float64)
-    found = Spectral(points=2000).eigenvalues(
-        OnFeatures(nn.Identity(), Linear()), as_table(z[:1500], z[1500:]), seeded()
-    )
+    embedded = EmbeddedSamples((z,), (1500, 1500), Schema("table", (3,)))
+    kernel = OnFeatures(nn.Identity(), Linear())
+    found = Spectral(points=2000).eigenvalues(kernel, embedded, seeded())
     np.testing.assert_allclose(found.numpy(), [9.0, 1.0, 0.25], rtol=0.1)
 
 
@@ -281,7 +283,7 @@ class Oracle:
     [
         (
             lambda: TwoSampleTest(Gaussian(), calibration=Asymptotic()),
-            r"Use Permutation\(\), or MMD\('block'\)",
+            r"Use Permutation\(\), or BlockMMD\(\)",
         ),
         (
             lambda: TwoSampleTest(Gaussian(), statistic=MMD("biased"), calibration=Asymptotic()),
@@ -297,7 +299,7 @@ class Oracle:
         ),
         (
             lambda: TwoSampleTest(Gaussian(), statistic=MMD("block"), calibration=Spectral()),
-            "not that of MMD",
+            "not that of BlockMMD",
         ),
         (
             lambda: TwoSampleTest(Gaussian(), statistic=HotellingT2()),
@@ -330,7 +332,7 @@ class Oracle:
             r"Use MMD\('biased', alternative='greater'\)",
         ),
         (lambda: MMD("biased", alternative="less"), "must be 'two-sided' or 'greater'"),
-        (lambda: MMD("biased", block_size=5), r"Use MMD\('block', block_size=...\)"),
+        (lambda: MMD("biased", block_size=5), r"Use BlockMMD\(block_size\)"),
         (
             lambda: TwoSampleTest(Gaussian(), statistic=MMD("biased", alternative="greater")),
             "takes the one score of a classifier",

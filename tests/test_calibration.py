@@ -22,6 +22,7 @@ from bank import (
     members,
     naive_matrix,
     points,
+    prepared_by,
     relabelled,
     seeded,
 )
@@ -29,7 +30,8 @@ from twosample import _products as products
 from twosample._calibration import Calibrated, Permutation, pvalue
 from twosample._kernels import DeepKernel, Gaussian, Kernel, Linear
 from twosample._products import Embedded
-from twosample._statistics.mmd import MMD, Bins, PreparedMMD
+from twosample._statistics import MMD, Bins
+from twosample._statistics.mmd import PreparedMMD
 from twosample.errors import InputError, InputWarning, TwoSampleError
 
 
@@ -233,7 +235,7 @@ def count_ties(
     z, plan = levels[drawn], Permutation(199)
     bins, statistic = plan.plan(n, m, seeded(seed)), MMD(estimator)
     shuffles = plan.shuffles(bins, seeded(seed + 1))
-    prepared = statistic.prepare(kernel, as_table(z[:n], z[n:]), bins, seeded(seed + 2))
+    prepared = prepared_by(statistic, kernel, as_table(z[:n], z[n:]), bins, seeded(seed + 2))
     found = statistic.evaluate(prepared, shuffles)
     # For each shuffle the points of each level in X and in Y: all that a value depends on.
     K = naive_matrix(copy.deepcopy(kernel).double(), levels.double()).tolist()

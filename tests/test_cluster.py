@@ -28,8 +28,8 @@ from twosample._data.streams import Stream
 from twosample._files.parts import NpyRows
 from twosample._kernels import DeepKernel, Gaussian, Linear, OnFeatures
 from twosample._products import block_and_row_sums
-from twosample._resources import HERE
-from twosample._statistics.mmd import HotellingT2
+from twosample._resources import HERE, Resources
+from twosample._statistics import HotellingT2
 from twosample.errors import ClusterError, InputError, MissingDependency
 
 distributed = pytest.importorskip("distributed")
@@ -203,10 +203,16 @@ def test_sums_are_the_same_to_the_bit(client, diagonal):
     generator = torch.Generator().manual_seed(3)
     z, weights = torch.randn(700, 5, generator=generator), torch.randn(700, 2, generator=generator)
     bins = torch.randint(40, (700,), generator=generator)  # of many sizes
-    options = {"diagonal": diagonal, "memory": 2**17}
-    here = block_and_row_sums(Gaussian(1.0), z, bins, weights, **options)
-    there = block_and_row_sums(
-        Gaussian(1.0), z, bins, weights, workers=DaskWorkers(client), **options
+    here, there = (
+        block_and_row_sums(
+            Gaussian(1.0),
+            z,
+            bins,
+            weights,
+            diagonal=diagonal,
+            resources=Resources(2**17, workers=workers),
+        )
+        for workers in (HERE, DaskWorkers(client))
     )
     for one, other in zip(here, there, strict=True):
         assert torch.equal(one, other)
@@ -217,9 +223,8 @@ def test_pieces_do_not_depend_on_workers(client):
     counts = []
     for workers in (HERE, DaskWorkers(client)):
         counting = Counting(workers)
-        block_and_row_sums(
-            Gaussian(1.0), z, bins, torch.ones(700, 1), memory=2**17, workers=counting
-        )
+        resources = Resources(2**17, workers=counting)
+        block_and_row_sums(Gaussian(1.0), z, bins, torch.ones(700, 1), resources=resources)
         counts.append(counting.pieces)
     assert counts[0] == counts[1]
     assert counts[0][0] > 10

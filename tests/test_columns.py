@@ -17,7 +17,7 @@ import twosample
 from twosample import Columns, InputError, Stream, as_samples, explain, load, two_sample_test
 from twosample._data.samples import Scaling
 from twosample._data.streams import embed_streams, starting_rows, survey, training_rows
-from twosample._resources import HERE
+from twosample._resources import HERE, Resources
 
 NONE = Columns()
 TABLES = pytest.mark.parametrize(
@@ -503,10 +503,9 @@ def test_workers_see_the_same_rows(tmp_path, monkeypatch, missing, trains):
             lambda points: (points,),
             torch.Generator().manual_seed(1),
             device=torch.device("cpu"),
-            memory=2**14,
-            workers=workers,
+            resources=Resources(2**14, workers=workers),
         )
-        for workers in (None, HERE)
+        for workers in (HERE, type(HERE)())  # the second stands for others
     )
     assert here.sizes == there.sizes == found.tested and here.dropped == found.dropped
     assert torch.equal(here.parts[0], there.parts[0])

@@ -16,6 +16,7 @@ from bank import (
     naive_matrix,
     naive_mmd2_biased,
     points,
+    prepared_by,
     relabelled,
     seeded,
 )
@@ -33,6 +34,7 @@ from twosample import (
     predict_power,
 )
 from twosample._methods import choose
+from twosample._statistics import CompressedMMD
 
 
 def two_samples(n, m, shift=0.5, dtype=torch.float64):
@@ -41,7 +43,7 @@ def two_samples(n, m, shift=0.5, dtype=torch.float64):
 
 def prepared(kernel, samples, statistic, plan, seed=3):
     bins = plan.plan(*samples.sizes, seeded(1))
-    return bins, statistic.prepare(kernel, samples, bins, seeded(seed))
+    return bins, prepared_by(statistic, kernel, samples, bins, seeded(seed))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,8 @@ def test_with_every_point_a_landmark_it_is_the_mmd_itself(dtype):
     shuffles = plan.shuffles(cut, seeded(2))
     biased = MMD("biased")
     expected = (
-        biased.evaluate(biased.prepare(kernel, samples, cut, seeded(3)), shuffles) - found.excess
+        biased.evaluate(prepared_by(biased, kernel, samples, cut, seeded(3)), shuffles)
+        - found.excess
     )
     assert torch.allclose(MMD("compressed").evaluate(found, shuffles), expected, atol=2e-5)
 
@@ -106,7 +109,9 @@ def test_the_witness_gives_the_value_and_the_pieces_do_not_matter():
     in_x, in_y = found.witness
     value = float(statistic.evaluate(found, torch.arange(cut.moving)[None])[0])
     assert float(in_x.mean() - in_y.mean()) - found.excess == pytest.approx(value, abs=1e-9)
-    lean = statistic.prepare(make("deep", torch.float32), samples, cut, seeded(3), memory=2**16)
+    lean = prepared_by(
+        statistic, make("deep", torch.float32), samples, cut, seeded(3), memory=2**16
+    )
     shuffles = plan.shuffles(cut, seeded())
     assert torch.allclose(
         statistic.evaluate(lean, shuffles), statistic.evaluate(found, shuffles), atol=1e-7
@@ -145,7 +150,7 @@ def test_it_is_explained_and_rows_sum_to_the_statistic():
 
 
 def test_parts_that_do_not_fit_say_what_to_use():
-    with pytest.raises(IncompatibleParts, match=r"Use MMD\('compressed', landmarks"):
+    with pytest.raises(IncompatibleParts, match=r"Use CompressedMMD\(landmarks"):
         MMD("unbiased", landmarks=10)
     with pytest.raises(InputError, match="landmarks is 1; it must be a whole number of at least 2"):
         MMD("compressed", landmarks=1)
@@ -153,13 +158,15 @@ def test_parts_that_do_not_fit_say_what_to_use():
         TwoSampleTest(Linear(), None, MMD("compressed"))
     with pytest.raises(IncompatibleParts, match="Spectral"):
         TwoSampleTest(Gaussian(), None, MMD("compressed"), Spectral())
-    with pytest.raises(IncompatibleParts, match="compressed"):
+    with pytest.raises(IncompatibleParts, match="Compressed"):
         predict_power(
             twosample.mmd_compressed(steps=2).run(
                 points(40).numpy(), points(40, seed=1).numpy(), rng=0
             )
         )
-    assert repr(MMD("compressed", landmarks=7)) == "MMD('compressed', landmarks=7)"
+    assert MMD("compressed", landmarks=7) == CompressedMMD(7)
+    assert repr(CompressedMMD(7)) == "CompressedMMD(7)"
+    assert repr(CompressedMMD()) == "CompressedMMD()"
 
 
 # The choice of a method

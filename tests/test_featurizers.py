@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from bank import every_dtype, points, seeded
+from twosample._data.embedding import embed_samples
 from twosample._data.samples import Samples, Schema
 from twosample._featurizers import MLP, AutoFeaturizer, ConvNet
 from twosample._kernels import DeepKernel, Gaussian, OnFeatures
-from twosample._statistics.mmd import embed_pooled
+from twosample._resources import Resources
 from twosample.errors import InputError
 
 SHAPE = (1, 16, 16)
@@ -258,9 +259,8 @@ def features(
     """Features of the pooled points, in the order of the pool, under one labelling."""
     samples, places = labelled(pooled, x)
     with torch.no_grad():
-        (z,) = embed_pooled(
-            OnFeatures(network, Gaussian(1.0)).embed, samples, seeded(seed), memory=memory
-        )
+        embed = OnFeatures(network, Gaussian(1.0)).embed
+        (z,) = embed_samples(samples, embed, seeded(seed), Resources(memory)).parts
     return z[torch.tensor(places).argsort()]
 
 

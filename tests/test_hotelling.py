@@ -13,7 +13,7 @@ from statsmodels.stats.multivariate import test_mvmean_2indep as hotelling_of_st
 from torch import nn
 
 import twosample
-from bank import as_table, points, relabelled, seeded
+from bank import as_table, points, prepared_by, relabelled, seeded
 from twosample import (
     Asymptotic,
     Gaussian,
@@ -93,7 +93,7 @@ def test_pooled_T2_is_the_textbook_one_under_every_shuffle(name, n, m, bins):  #
     plan = Permutation(12, bins=bins)
     cut = plan.plan(n, m, seeded(3))
     shuffles = plan.shuffles(cut, seeded(4))
-    prepared = HotellingT2().prepare(features, samples, cut, seeded(5))
+    prepared = prepared_by(HotellingT2(), features, samples, cut, seeded(5))
     found = HotellingT2().evaluate(prepared, shuffles)
     f = features(samples.pooled()).detach().numpy()
     for value, shuffle in zip(found.tolist(), shuffles.tolist(), strict=True):
@@ -109,7 +109,7 @@ def test_paired_T2_is_the_textbook_one_under_every_swap(name, bins):  # noqa: N8
     cut = plan.plan(n, n, seeded(3))
     shuffles = plan.shuffles(cut, seeded(4))
     statistic = HotellingT2(paired=True)
-    found = statistic.evaluate(statistic.prepare(features, samples, cut, seeded(5)), shuffles)
+    found = statistic.evaluate(prepared_by(statistic, features, samples, cut, seeded(5)), shuffles)
     f = features(samples.pooled()).detach().numpy()
     for value, shuffle in zip(found.tolist(), shuffles.tolist(), strict=True):
         x, y = relabelled(cut, shuffle)

@@ -456,7 +456,7 @@ def test_open_bandwidths_are_found_by_the_grid_and_trained(kind: type[Kernel]):
     samples = as_table(x, y)
     by_median = kind()
     by_median.start(samples.pooled(), seeded())
-    kernel, _ = fit(kind(), samples, Learning(steps=40), Generators(0), progress=False)
+    kernel, _ = fit(kind(), samples, Learning(steps=40), Generators(0))
     found, _ = kind().open_bandwidth()
     assert isinstance(found, Radial) and type(found) is (Gaussian if kind is ARDGaussian else kind)
     with torch.no_grad():

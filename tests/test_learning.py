@@ -48,7 +48,6 @@ def fit_quickly(kernel=None, samples=None, **options):
         samples or two_normals(),
         Learning(**options),
         Generators(0),
-        progress=False,
     )
 
 
@@ -70,8 +69,7 @@ def test_nothing_is_trained_in_place():
 
 def test_same_streams_same_kernel_and_other_streams_another():
     kernels = [
-        fit(Gaussian(), two_normals(), Learning(steps=5), Generators(seed), progress=False)[0]
-        for seed in (0, 0, 1)
+        fit(Gaussian(), two_normals(), Learning(steps=5), Generators(seed))[0] for seed in (0, 0, 1)
     ]
     assert kernels[0].bandwidth == kernels[1].bandwidth
     deep = [
@@ -80,7 +78,6 @@ def test_same_streams_same_kernel_and_other_streams_another():
             two_normals(),
             Learning(steps=5),
             Generators(s),
-            progress=False,
         )[0]
         for s in (0, 0, 1)
     ]

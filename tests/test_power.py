@@ -37,7 +37,7 @@ from twosample._insight.power import (
 )
 from twosample._kernels import Gaussian, Linear
 from twosample._products import moments, paired_moments
-from twosample._statistics.mmd import MMD
+from twosample._statistics import MMD
 from twosample._two_sample import FittedTest, TwoSampleTest
 from twosample.errors import IncompatibleParts, InputError
 

@@ -34,6 +34,7 @@ from twosample._products import (
     row_sums,
     tile_rows,
 )
+from twosample._resources import Resources
 
 COUNT = 24
 ROWS = [
@@ -496,7 +497,7 @@ def test_results_do_not_depend_on_the_budget(name: str):
     results = []
     for memory in (1, 5000, 20_000, DEFAULT_MEMORY):
         sums = row_sums(kernel, z, weights, memory=memory)
-        blocks, product = block_and_row_sums(kernel, z, bins, weights, memory=memory)
+        blocks, product = block_and_row_sums(kernel, z, bins, weights, resources=Resources(memory))
         results.append([sums, blocks, product, *gradients(sums.square().mean(), *wanted)])
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
@@ -541,7 +542,7 @@ def test_block_sums_are_those_of_the_double_loop(sizes: list[int], diagonal: boo
     kernel, z, bins = make("deep"), points(COUNT), bins_of(sizes)
     K, weights = gram("deep"), points(COUNT, columns=3, seed=1)
     sums, product = block_and_row_sums(
-        kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(rows, 8)
+        kernel, z, bins, weights, diagonal=diagonal, resources=Resources(memory_for(rows, 8))
     )
     close(sums, naive_block_sums(K, bins, diagonal=diagonal))
     close(product, (K if diagonal else K - K.diagonal().diag()) @ weights)
@@ -570,7 +571,12 @@ def test_block_sums_of_any_bins(ids: list[int], diagonal: bool, rows: int):
     kernel, z, bins = Linear(), points(len(ids)), torch.tensor(ids)
     weights = torch.ones(len(ids), 1)
     sums, product = block_and_row_sums(
-        kernel, z, bins, weights, diagonal=diagonal, memory=memory_for(min(rows, 31), 8)
+        kernel,
+        z,
+        bins,
+        weights,
+        diagonal=diagonal,
+        resources=Resources(memory_for(min(rows, 31), 8)),
     )
     expected = naive_block_sums(z @ z.T, bins, diagonal=diagonal)
     close(sums, expected)

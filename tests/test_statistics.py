@@ -20,14 +20,17 @@ from bank import (
     naive_matrix,
     naive_witness,
     points,
+    prepared_by,
     relabelled,
     seeded,
 )
 from twosample._calibration import Permutation
+from twosample._data.embedding import embed_samples
 from twosample._data.samples import Samples
 from twosample._kernels import Gaussian, OnFeatures
-from twosample._products import DEFAULT_MEMORY
-from twosample._statistics.mmd import MMD, Bins, PreparedMMD, embed_pooled
+from twosample._resources import DEFAULT_MEMORY, Resources
+from twosample._statistics import MMD, Bins
+from twosample._statistics.mmd import PreparedMMD
 from twosample.errors import IncompatibleParts, InputError
 
 PLANS = {
@@ -59,9 +62,8 @@ def prepared(
     )
     shuffles[0] = torch.arange(bins.moving)
     dtype = samples.x.dtype
-    return MMD(estimator).prepare(
-        make(kernel, dtype), samples, bins, seeded(3), **options
-    ), shuffles
+    seen = make(kernel, dtype)
+    return prepared_by(MMD(estimator), seen, samples, bins, seeded(3), **options), shuffles
 
 
 def observed(estimator: str, x: Tensor, y: Tensor, kernel: str = "rational quadratic") -> float:
@@ -154,9 +156,9 @@ def test_witness_and_effect_are_those_of_the_samples():
 def test_prepare_keeps_no_graph():
     kept, shuffles = prepared("paired", two_samples(8, 8), Permutation(bins=4))
     for tensor in (
-        kept.sums,
+        kept.sums.sums,
         kept.own,
-        kept.pairs,
+        kept.diagonal.sums,
         *kept.witness,
         MMD("paired").evaluate(kept, shuffles),
     ):
@@ -249,9 +251,8 @@ class Recorder(nn.Module):
 def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int):
     recorder = Recorder()
     x, y = torch.arange(9.0)[:, None], torch.arange(9.0, 15.0)[:, None]
-    (z,) = embed_pooled(
-        OnFeatures(recorder, Gaussian(1.0)).embed, as_table(x, y), seeded(), memory=memory
-    )
+    embed = OnFeatures(recorder, Gaussian(1.0)).embed
+    (z,) = embed_samples(as_table(x, y), embed, seeded(), Resources(memory)).parts
     assert z[:, 0].tolist() == list(range(15))
     order = list(itertools.chain(*recorder.batches))
     assert sorted(order) == list(range(15))
@@ -266,15 +267,14 @@ def test_pooled_points_are_embedded_once_each_and_come_back_in_order(memory: int
 
 def test_a_budget_below_one_point_still_makes_no_empty_batch():
     recorder, z = Recorder(), torch.arange(15.0)[:, None]
-    embed_pooled(
-        OnFeatures(recorder, Gaussian(1.0)).embed, as_table(z[:9], z[9:]), seeded(), memory=2**12
-    )
+    embed = OnFeatures(recorder, Gaussian(1.0)).embed
+    embed_samples(as_table(z[:9], z[9:]), embed, seeded(), Resources(2**12))
     assert all(recorder.batches)
 
 
 def test_pooled_embedding_of_a_deep_kernel_has_all_parts():
     kernel, samples = make("deep, q on features"), two_samples(9, 6)
-    found = embed_pooled(kernel.embed, samples, seeded(), memory=2**18)
+    found = embed_samples(samples, kernel.embed, seeded(), Resources(2**18)).parts
     for part, expected in zip(found, kernel.embed(samples.pooled()), strict=True):
         torch.testing.assert_close(part, expected, rtol=1e-12, atol=1e-12)
 

@@ -48,7 +48,7 @@ from twosample import (
     testing,
 )
 from twosample import _featurizers as featurizers
-from twosample._statistics.mmd import Statistic
+from twosample._statistics import Statistic
 from twosample.testing import BrokenContract
 
 POINTS = points(13, dtype=torch.float32)
@@ -503,15 +503,12 @@ class Mean(Statistic):
     def check(self, representation):
         pass
 
-    def prepare(
-        self, representation, samples, bins, generator, *, memory=0, progress=False, workers=None
-    ):
-        with torch.no_grad():
-            f = representation(samples.pooled()).double()[:, 0]
+    def prepare(self, representation, points, bins, generator):
+        f = points.parts[0].double()[:, 0]
         totals = torch.zeros(bins.count, dtype=torch.float64).index_add_(
             0, torch.cat([bins.of_x, bins.of_y]), f
         )
-        return PreparedMean(bins, samples.sizes, totals)
+        return PreparedMean(bins, points.sizes, totals)
 
     def evaluate(self, prepared, shuffles):
         of_x = prepared.bins.in_x(shuffles) @ prepared.totals
@@ -562,8 +559,8 @@ class FavoursTheObserved(Mean):
 class LooksAtRows(Mean):
     """Its totals weigh points by their place, wherever these go."""
 
-    def prepare(self, representation, samples, bins, generator, **options):
-        found = super().prepare(representation, samples, bins, generator)
+    def prepare(self, representation, points, bins, generator):
+        found = super().prepare(representation, points, bins, generator)
         weights = 1 + torch.arange(bins.count, dtype=torch.float64)
         return dataclasses.replace(found, totals=found.totals * weights)
 
@@ -585,14 +582,15 @@ class Shrinks(Mean):
 
 
 class TakesShortcuts(Mean):
-    def prepare(self, representation, samples, bins, generator, *, memory=0, **options):
-        found = super().prepare(representation, samples, bins, generator)
-        return dataclasses.replace(found, totals=found.totals * (1.1 if memory < 10_000 else 1))
+    def prepare(self, representation, points, bins, generator):
+        found = super().prepare(representation, points, bins, generator)
+        factor = 1.1 if points.resources.memory < 10_000 else 1
+        return dataclasses.replace(found, totals=found.totals * factor)
 
 
 class DrawsForItself(Mean):
-    def prepare(self, representation, samples, bins, generator, **options):
-        found = super().prepare(representation, samples, bins, generator)
+    def prepare(self, representation, points, bins, generator):
+        found = super().prepare(representation, points, bins, generator)
         torch.rand(1)
         return found
 
@@ -602,15 +600,15 @@ class WrongLaw(Mean):
         pass
 
     def law(self, prepared):
-        from twosample._statistics.mmd import Law
+        from twosample._statistics import Law
 
         return Law(lambda value: 0.9, lambda alpha: 1.0, "law of nobody")
 
 
 class NoResolution(Mean):
-    def prepare(self, representation, samples, bins, generator, **options):
+    def prepare(self, representation, points, bins, generator):
         return dataclasses.replace(
-            super().prepare(representation, samples, bins, generator), resolution=math.nan
+            super().prepare(representation, points, bins, generator), resolution=math.nan
         )
 
 
@@ -620,9 +618,9 @@ class NoEffect(Mean):
 
 
 class KeepsData(Mean):
-    def prepare(self, representation, samples, bins, generator, **options):
+    def prepare(self, representation, points, bins, generator):
         object.__setattr__(self, "seen", getattr(self, "seen", 0) + 1)
-        return super().prepare(representation, samples, bins, generator)
+        return super().prepare(representation, points, bins, generator)
 
 
 STATISTIC_FAULTS = {

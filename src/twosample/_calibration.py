@@ -1,6 +1,6 @@
 """What the statistic looks like when P = Q, hence the p-value.
 
-`Permutation` and `PairSwap` are exact at every sample size; `Asymptotic` and `Spectral` are limits,
+`Permutation` and `PairSwap` are exact at every sample size. `Asymptotic` and `Spectral` are limits,
 which large samples come near to.
 """
 
@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from numbers import Integral
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from ._checks import check_whole
+from ._data.embedding import embed_samples
 from ._data.samples import EmbeddedSamples, Samples
-from ._kernels import Kernel
-from ._products import Embedded, block_sums
-from ._resources import DEFAULT_MEMORY, Workers
+from ._kernels import Kernel, embedding_of
+from ._products import block_sums
+from ._resources import Resources
 from ._result import ALPHA
-from ._statistics.mmd import MMD, Bins, Prepared, Statistic
-from .errors import IncompatibleParts, InputError, InputWarning, TrainingError
+from ._statistics import Bins, Prepared, Statistic
+from .errors import IncompatibleParts, InputError, TrainingError, warn
 
 _MOST_PERMUTATIONS = 10_000_000  # more would take hours, or memory that nobody has
+_FEW_LABELLINGS = 20  # with fewer, no p-value can be below 0.05
+_AT_ONCE = 256  # shuffles that are evaluated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Calibrated:
     threshold: float  # the value that must be reached at level 0.05
     description: str
     prepared: Prepared
-    # (B + 1, moving bins), the identity first; (1, moving bins) where nothing was shuffled.
+    # (B + 1, moving bins), the identity first; (1, moving bins) where nothing was shuffled
     shuffles: Tensor
 
 
@@ -49,32 +51,48 @@ class Calibration(ABC):
         """Raise `IncompatibleParts` if it cannot calibrate this statistic, and say what can."""
 
     @abstractmethod
+    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+        """Cut samples of n and m points into bins, if possible `least` of them or more."""
+
+    @abstractmethod
+    def calibrate(
+        self,
+        statistic: Statistic,
+        representation: nn.Module,
+        points: EmbeddedSamples,
+        prepared: Prepared,
+        generator: torch.Generator,
+    ) -> Calibrated:
+        """The p-value of what a statistic has prepared."""
+
     def __call__(
         self,
         statistic: Statistic,
         representation: nn.Module,
         samples: Samples | EmbeddedSamples,
         generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        progress: bool | None = False,
-        workers: Workers | None = None,
+        resources: Resources = Resources(),
     ) -> Calibrated:
-        """The p-value of two samples; `workers` other than this process may prepare the statistic."""
+        """The p-value of two samples: embed the points, prepare the statistic once, calibrate."""
+        n, m = samples.sizes
+        bins = self.plan(n, m, generator, statistic.least_bins(n, m))
+        points = embed_samples(samples, embedding_of(representation), generator, resources)
+        prepared = statistic.prepare(representation, points, bins, generator)
+        return self.calibrate(statistic, representation, points, prepared, generator)
 
 
 @dataclass(frozen=True)
 class Permutation(Calibration):
-    """The exact permutation test: under P = Q, every shuffle of the pooled points is as likely as the observed order.
+    """The exact permutation test: if P = Q, every shuffle is as likely as the observed order.
 
     p = (1 + number of shuffles whose value is at least the observed one) / (1 + permutations), ties
     included, never 0. The level is at most alpha at every sample size. When fewer distinct
     labellings exist than permutations are asked for, all of them are enumerated instead.
 
-    Large samples are shuffled in bins: both are cut into bins of one size b = max(1, min(n, m) //
-    bins), and whole bins change places; points that are left over stay. These moves are a group, so
-    the level stays exact; a thousand of them cost a product with a matrix of bins instead of
-    points.
+    Large samples are shuffled in bins: both are cut into bins of one size
+    b = max(1, min(n, m) // bins), and whole bins change places; points that are left over stay.
+    These moves are a group, so the level stays exact; a thousand of them cost a product with a
+    matrix of bins instead of points.
 
     Parameters
     ----------
@@ -91,80 +109,69 @@ class Permutation(Calibration):
     max_bins: int = 1000
 
     def __post_init__(self) -> None:
-        _check_counts(self, "permutations", "bins", "max_bins")
+        _check_permutations(self.permutations)
+        check_whole("bins", self.bins, 1)
+        check_whole("max_bins", self.max_bins, 1)
 
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         if "permutations" not in statistic.shuffled_by:
             raise IncompatibleParts(
                 f"{statistic!r} has values for swaps of pairs only, not for all permutations. Use "
-                "PairSwap() or "
-                "Asymptotic(), or the unpaired statistic."
+                "PairSwap() or Asymptotic(), or the unpaired statistic."
             )
 
-    def plan(self, n: int, m: int, generator: torch.Generator) -> Bins:
+    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
         """Cut samples of n and m points into bins, each sample in a random order."""
-        return _cut(n, m, max(1, min(n, m) // self.bins), self.max_bins, generator)
+        size = max(1, min(n, m) // self.bins)
+        return _cut(n, m, size, self.max_bins, generator)
 
     def shuffles(
         self, bins: Bins, generator: torch.Generator, *, order_matters: bool = False
     ) -> Tensor:
-        """(B + 1, moving) permutations of the moving bins, the identity first; all labellings if they are few."""
-        if not order_matters and math.comb(bins.moving, bins.moving_x) <= self.permutations + 1:
+        """(B + 1, moving) permutations of the moving bins, the identity first.
+
+        Where there are few labellings, all of them.
+        """
+        if not order_matters and self._labellings(bins) <= self.permutations + 1:
             everything = set(range(bins.moving))
             chosen = itertools.combinations(range(bins.moving), bins.moving_x)
-            return torch.tensor([[*into_x, *sorted(everything - set(into_x))] for into_x in chosen])
+            orders = [[*into_x, *sorted(everything - set(into_x))] for into_x in chosen]
+            return torch.tensor(orders)
         identity = torch.arange(bins.moving)
-        random = torch.rand(
-            self.permutations, bins.moving, generator=generator, dtype=torch.float64
-        ).argsort(1)
-        return torch.cat([identity[None], random])
+        keys = torch.rand(self.permutations, bins.moving, generator=generator, dtype=torch.float64)
+        return torch.cat([identity[None], keys.argsort(1)])
 
-    def __call__(
+    def calibrate(
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples | EmbeddedSamples,
+        points: EmbeddedSamples,
+        prepared: Prepared,
         generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        progress: bool | None = False,
-        workers: Workers | None = None,
     ) -> Calibrated:
-        """Prepare the statistic once, evaluate it on every shuffle, count."""
-        n, m = samples.sizes
-        bins = self.plan(n, m, generator)
-        prepared = statistic.prepare(
-            representation,
-            samples,
-            bins,
-            generator,
-            memory=memory,
-            progress=progress,
-            workers=workers,
-        )
-        shuffles = self.shuffles(bins, generator, order_matters=statistic.depends_on_order)
-        enumerated = len(shuffles) != self.permutations + 1 or (
-            not statistic.depends_on_order
-            and math.comb(bins.moving, bins.moving_x) == len(shuffles)
-        )
-        what = "points" if bins.size == 1 else f"bins of {bins.size} points"
-        stay = n + m - bins.moving * bins.size
-        moved = f"{bins.moving_x} + {bins.moving_y} {what}" + (
-            f", {stay} points staying" if stay else ""
-        )
-        how = (
-            f"all {len(shuffles)} labellings" if enumerated else f"{self.permutations} permutations"
-        )
-        return _counted(statistic, prepared, shuffles, samples, enumerated, f"{how} of {moved}")
+        """Evaluate the statistic on every shuffle, and count."""
+        bins = prepared.bins
+        order_matters = statistic.depends_on_order
+        shuffles = self.shuffles(bins, generator, order_matters=order_matters)
+        enumerated = not order_matters and self._labellings(bins) == len(shuffles)
+        if enumerated:
+            how = f"all {len(shuffles)} labellings"
+        else:
+            how = f"{self.permutations} permutations"
+        description = f"{how} of {_moved(bins, sum(points.sizes))}"
+        return _counted(statistic, prepared, shuffles, points.sizes, enumerated, description)
+
+    def _labellings(self, bins: Bins) -> int:
+        return math.comb(bins.moving, bins.moving_x)
 
 
 @dataclass(frozen=True)
 class PairSwap(Calibration):
-    """Exact, by swapping at random the partners of pairs (X_i, Y_i): the Rademacher wild bootstrap is this.
+    """Exact, by swapping at random the partners of pairs (X_i, Y_i): the Rademacher wild bootstrap.
 
     The permutations that swap pairs are a group of their own, so the level is at most alpha at
     every sample size. A swap changes the signs of the H_ij of its pair and nothing else, so
-    statistics that are sums of few H_ij, such as MMD("block"), need no others. Points of the larger
+    statistics that are sums of few H_ij, such as `BlockMMD`, need no others. Points of the larger
     sample that have no partner stay. Large samples are swapped in bins of pairs.
 
     Parameters
@@ -179,129 +186,104 @@ class PairSwap(Calibration):
     bins: int = 500
 
     def __post_init__(self) -> None:
-        _check_counts(self, "permutations", "bins")
+        _check_permutations(self.permutations)
+        check_whole("bins", self.bins, 1)
 
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         if "swaps" not in statistic.shuffled_by:
-            instead = (
-                "HotellingT2(paired=True)"
-                if not isinstance(statistic, MMD)
-                else "MMD('paired') or MMD('biased')"
-            )
             raise IncompatibleParts(
                 f"PairSwap() swaps the partners of pairs, and {statistic!r} is no sum over pairs. "
-                f"Use {instead}, or Permutation()."
+                f"Use {statistic.paired_form}, or Permutation()."
             )
 
     def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
-        """Cut min(n, m) random pairs into bins, `least` of them or more; points without a partner stay."""
-        size = max(1, min(n, m) // max(self.bins, least))
-        return _cut(n, m, size, min(n, m) // size, generator)
+        """Cut min(n, m) random pairs into bins; points without a partner stay."""
+        pairs = min(n, m)
+        size = max(1, pairs // max(self.bins, least))
+        return _cut(n, m, size, pairs // size, generator)
 
     def shuffles(self, bins: Bins, generator: torch.Generator) -> Tensor:
-        """(B + 1, moving) permutations that swap bins of pairs, the identity first; all of them if they are few."""
+        """(B + 1, moving) permutations that swap bins of pairs, the identity first.
+
+        Where there are few, all of them.
+        """
         pairs = bins.moving_x
-        if pairs < 63 and 2**pairs <= self.permutations + 1:
-            swapped = torch.tensor(list(itertools.product([False, True], repeat=pairs))).reshape(
-                -1, pairs
-            )
+        if self._are_few(pairs):
+            every = list(itertools.product([False, True], repeat=pairs))
+            swapped = torch.tensor(every).reshape(-1, pairs)
         else:
             random = torch.rand(self.permutations, pairs, generator=generator) < 0.5
             swapped = torch.cat([torch.zeros(1, pairs, dtype=torch.bool), random])
         place = torch.arange(pairs)
-        return torch.cat(
-            [
-                torch.where(swapped, place + pairs, place),
-                torch.where(swapped, place, place + pairs),
-            ],
-            1,
-        )
+        into_x = torch.where(swapped, place + pairs, place)
+        into_y = torch.where(swapped, place, place + pairs)
+        return torch.cat([into_x, into_y], 1)
 
-    def __call__(
+    def calibrate(
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples | EmbeddedSamples,
+        points: EmbeddedSamples,
+        prepared: Prepared,
         generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        progress: bool | None = False,
-        workers: Workers | None = None,
     ) -> Calibrated:
-        """Prepare the statistic once, evaluate it on every swap, count."""
-        n, m = samples.sizes
-        bins = self.plan(n, m, generator, statistic.least_bins(n, m))
-        prepared = statistic.prepare(
-            representation,
-            samples,
-            bins,
-            generator,
-            memory=memory,
-            progress=progress,
-            workers=workers,
-        )
+        """Evaluate the statistic on every swap, and count."""
+        bins = prepared.bins
         shuffles = self.shuffles(bins, generator)
-        enumerated = bins.moving_x < 63 and len(shuffles) == 2**bins.moving_x
-        what = "pairs" if bins.size == 1 else f"bins of {bins.size} pairs"
-        how = f"all {len(shuffles)} swaps" if enumerated else f"{self.permutations} random swaps"
-        return _counted(
-            statistic, prepared, shuffles, samples, enumerated, f"{how} of {bins.moving_x} {what}"
-        )
+        enumerated = self._are_few(bins.moving_x)
+        unit = "pairs" if bins.size == 1 else f"bins of {bins.size} pairs"
+        if enumerated:
+            how = f"all {len(shuffles)} swaps"
+        else:
+            how = f"{self.permutations} random swaps"
+        description = f"{how} of {bins.moving_x} {unit}"
+        return _counted(statistic, prepared, shuffles, points.sizes, enumerated, description)
+
+    def _are_few(self, pairs: int) -> bool:
+        """Whether there are no more ways to swap than permutations were asked for."""
+        return pairs < 63 and 2**pairs <= self.permutations + 1
 
 
 @dataclass(frozen=True)
 class Asymptotic(Calibration):
-    """The limiting law of the statistic, where it has one without unknown parameters. Not exact at any sample size.
+    """The limiting law of the statistic, where it has one without unknown parameters. Not exact.
 
-    Chi-squared for Hotelling's T^2, normal for MMD("block"), binomial for the accuracy of a
+    Chi-squared for Hotelling's T^2, normal for `BlockMMD`, binomial for the accuracy of a
     classifier.
     """
 
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         statistic.check_law(representation)
 
-    def __call__(
+    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+        """Cut both samples into bins, all of which might move."""
+        size = max(1, min(n, m) // max(500, least))
+        return _cut(n, m, size, max(n, m), generator)
+
+    def calibrate(
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples | EmbeddedSamples,
+        points: EmbeddedSamples,
+        prepared: Prepared,
         generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        progress: bool | None = False,
-        workers: Workers | None = None,
     ) -> Calibrated:
         """The chance, by the law, of a value at least as large as the observed one."""
-        n, m = samples.sizes
-        bins = _cut(
-            n, m, max(1, min(n, m) // max(500, statistic.least_bins(n, m))), max(n, m), generator
-        )
-        prepared = statistic.prepare(
-            representation,
-            samples,
-            bins,
-            generator,
-            memory=memory,
-            progress=progress,
-            workers=workers,
-        )
-        identity = torch.arange(bins.moving)[None]
-        value = statistic.evaluate(prepared, identity)
-        _check_finite(value)
+        identity, observed = _observed(statistic, prepared)
         law = statistic.law(prepared)
-        pvalue = law.survival(float(value[0]))
-        return Calibrated(
-            value, pvalue, law.threshold(ALPHA), f"{law.name} (asymptotic)", prepared, identity
-        )
+        pvalue = law.survival(float(observed[0]))
+        name = f"{law.name} (asymptotic)"
+        return Calibrated(observed, pvalue, law.threshold(ALPHA), name, prepared, identity)
 
 
 @dataclass(frozen=True)
 class Spectral(Calibration):
     """Draws from the limit of MMD^2 under P = Q, from estimated eigenvalues of the kernel. Not exact.
 
-    Proposition 1 of [Liu2020], for any sizes: MMD^2 tends to (1/n + 1/m) sum_l lambda_l (Z_l^2 - 1)
-    with Z_l standard normal and lambda_l the eigenvalues of the centred kernel (without the -1 for
-    the biased estimator). They are estimated from the Gram matrix of pooled points [Gretton2009].
+    Proposition 1 of [Liu2020], for any sizes: MMD^2 tends to
+    (1/n + 1/m) sum_l lambda_l (Z_l^2 - 1) with Z_l standard normal and lambda_l the eigenvalues of
+    the centred kernel (without the -1 for the biased estimator). They are estimated from the Gram
+    matrix of pooled points [Gretton2009].
 
     Parameters
     ----------
@@ -315,155 +297,143 @@ class Spectral(Calibration):
     points: int = 1000
 
     def __post_init__(self) -> None:
-        _check_counts(self, "draws", "points")
+        check_whole("draws", self.draws, 1)
+        check_whole("points", self.points, 1)
 
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
-        estimators = ("unbiased", "biased", "paired")
-        if (
-            not isinstance(statistic, MMD)
-            or statistic.estimator not in estimators
-            or statistic.alternative == "greater"
-        ):
+        if statistic.limit_shift is None:
             raise IncompatibleParts(
-                "Spectral() has the limit of MMD('unbiased'), MMD('biased') and MMD('paired'), "
-                "not that of "
-                f"{statistic!r}. Use Asymptotic(), or Permutation()."
+                "Spectral() has the limit of MMD('unbiased'), MMD('biased') and MMD('paired'), not "
+                f"that of {statistic!r}. Use Asymptotic(), or Permutation()."
             )
 
-    def __call__(
+    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+        """Cut both samples into some hundred bins: fewer sums, and nothing moves."""
+        return _cut(n, m, max(1, min(n, m) // 500), 1000, generator)
+
+    def calibrate(
         self,
         statistic: Statistic,
         representation: nn.Module,
-        samples: Samples | EmbeddedSamples,
+        points: EmbeddedSamples,
+        prepared: Prepared,
         generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        progress: bool | None = False,
-        workers: Workers | None = None,
     ) -> Calibrated:
-        """The share of draws, the observed value among them, that are at least the observed value."""
-        n, m = samples.sizes
-        bins = _cut(n, m, max(1, min(n, m) // 500), 1000, generator)
-        prepared = statistic.prepare(
-            representation,
-            samples,
-            bins,
-            generator,
-            memory=memory,
-            progress=progress,
-            workers=workers,
-        )
-        identity = torch.arange(bins.moving)[None]
-        observed = statistic.evaluate(prepared, identity)
-        _check_finite(observed)
-        eigenvalues = self.eigenvalues(representation, samples, generator, memory=memory)
-        shift = 0.0 if isinstance(statistic, MMD) and statistic.estimator == "biased" else 1.0
+        """The share of draws, the observed value among them, that are at least the observed one."""
+        n, m = points.sizes
+        identity, observed = _observed(statistic, prepared)
+        eigenvalues = self.eigenvalues(representation, points, generator)
         normal = torch.randn(self.draws, len(eigenvalues), generator=generator, dtype=torch.float64)
+        shift = statistic.limit_shift or 0.0
         draws = (1 / n + 1 / m) * ((normal.square() - shift) @ eigenvalues)
         values = torch.cat([observed, draws])
+        share = pvalue(values, prepared.resolution)
         name = f"{self.draws} draws from the limit with {len(eigenvalues)} eigenvalues (asymptotic)"
-        return Calibrated(
-            values, pvalue(values, prepared.resolution), _quantile(values), name, prepared, identity
-        )
+        return Calibrated(values, share, threshold(values), name, prepared, identity)
 
     def eigenvalues(
-        self,
-        representation: nn.Module,
-        samples: Samples | EmbeddedSamples,
-        generator: torch.Generator,
-        *,
-        memory: int = DEFAULT_MEMORY,
+        self, representation: nn.Module, points: EmbeddedSamples, generator: torch.Generator
     ) -> Tensor:
         """Those of the centred kernel that count, from at most `points` pooled points."""
-        chosen = torch.randperm(sum(samples.sizes), generator=generator)[: self.points]
-        some: Tensor | Embedded
-        if isinstance(samples, EmbeddedSamples):
-            some = tuple(part[chosen.to(part.device)] for part in samples.parts)
-        else:
-            some = samples.pooled()[chosen.to(samples.x.device)]
+        chosen = torch.randperm(sum(points.sizes), generator=generator)[: self.points]
+        some = tuple(part[chosen.to(part.device)] for part in points.parts)
         kernel = cast(Kernel, representation)
-        K = block_sums(kernel, some, torch.arange(len(chosen)), memory=memory).double().cpu()
+        one_each = torch.arange(len(chosen))
+        K = block_sums(kernel, some, one_each, memory=points.resources.memory).double().cpu()
         centred = K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
         values: Tensor = torch.linalg.eigvalsh(centred).clamp_min(0) / (len(chosen) - 1)
         return values[values > 1e-6 * values.sum()].flip(0)
 
 
 def pvalue(values: Tensor, resolution: float) -> float:
-    """The share of `values` that are at least the first, which counts itself; equal up to rounding is equal."""
+    """The share of `values` that are at least the first, which counts itself.
+
+    Values that differ by no more than rounding are equal.
+    """
     tolerance = max(resolution, 1e-12 * float(values.abs().max()))
     return float((values >= values[0] - tolerance).double().mean())
+
+
+def threshold(values: Tensor) -> float:
+    """What the first of `values` must reach to be rejected at level 0.05."""
+    return float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
+
+
+def evaluated(statistic: Statistic, prepared: Prepared, shuffles: Tensor) -> Tensor:
+    """(B,) values of a statistic over shuffles, some of them at a time."""
+    pieces = torch.split(shuffles, _AT_ONCE)
+    return torch.cat([statistic.evaluate(prepared, piece) for piece in pieces])
 
 
 def _counted(
     statistic: Statistic,
     prepared: Prepared,
     shuffles: Tensor,
-    samples: Samples | EmbeddedSamples,
+    sizes: tuple[int, int],
     enumerated: bool,
     description: str,
 ) -> Calibrated:
-    values = torch.cat(
-        [statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)]
-    )
+    values = evaluated(statistic, prepared, shuffles)
     _check_finite(values)
-    if enumerated and len(shuffles) < 20:
-        n, m = samples.sizes
-        warnings.warn(
+    if enumerated and len(shuffles) < _FEW_LABELLINGS:
+        n, m = sizes
+        warn(
             f"with {n} and {m} points to test there are only {len(shuffles)} labellings, so no "
-            "p-value "
-            f"below {1 / len(shuffles):.3g} is possible; use more points, or a smaller "
-            "train_fraction.",
-            InputWarning,
-            stacklevel=3,
+            f"p-value below {1 / len(shuffles):.3g} is possible; use more points, or a smaller "
+            "train_fraction."
         )
     share = pvalue(values, prepared.resolution)
-    return Calibrated(values, share, _quantile(values), description, prepared, shuffles)
+    return Calibrated(values, share, threshold(values), description, prepared, shuffles)
+
+
+def _observed(statistic: Statistic, prepared: Prepared) -> tuple[Tensor, Tensor]:
+    """The shuffle that moves nothing, (1, moving), and the observed value, (1,)."""
+    identity = torch.arange(prepared.bins.moving)[None]
+    value = statistic.evaluate(prepared, identity)
+    _check_finite(value)
+    return identity, value
 
 
 def _cut(n: int, m: int, size: int, most: int, generator: torch.Generator) -> Bins:
     """Bins of `size` points, at most `most` of each sample that move, of samples in random orders."""
-    moving_x, moving_y = min(n // size, most), min(m // size, most)
+    moving_x = min(n // size, most)
+    moving_y = min(m // size, most)
     moving = moving_x + moving_y
     order_x = torch.randperm(n, generator=generator)
-    order_y = (
-        order_x if n == m else torch.randperm(m, generator=generator)
-    )  # pairs (X_i, Y_i) stay together
+    # One order for samples of one size, so that the pairs (X_i, Y_i) stay together.
+    order_y = order_x if n == m else torch.randperm(m, generator=generator)
 
-    def ids(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
-        found = torch.full((len(order),), fixed)
-        found[order[: bins * size]] = first + torch.arange(bins * size) // size
-        return found
+    def bin_of_each(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
+        ids = torch.full((len(order),), fixed)
+        ids[order[: bins * size]] = first + torch.arange(bins * size) // size
+        return ids
 
-    return Bins(
-        ids(order_x, moving_x, 0, moving),
-        ids(order_y, moving_y, moving_x, moving + 1),
-        moving_x,
-        moving_y,
-        size,
-    )
+    of_x = bin_of_each(order_x, moving_x, 0, moving)
+    of_y = bin_of_each(order_y, moving_y, moving_x, moving + 1)
+    return Bins(of_x, of_y, moving_x, moving_y, size)
 
 
-def _quantile(values: Tensor) -> float:
-    return float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
+def _moved(bins: Bins, points: int) -> str:
+    """What moves and what stays, in words."""
+    unit = "points" if bins.size == 1 else f"bins of {bins.size} points"
+    staying = points - bins.moving * bins.size
+    rest = f", {staying} points staying" if staying else ""
+    return f"{bins.moving_x} + {bins.moving_y} {unit}{rest}"
 
 
-def _check_counts(part: object, *names: str) -> None:
-    for name in names:
-        value = getattr(part, name)
-        if not isinstance(value, Integral) or value < 1:
-            raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1.")
-        if name == "permutations" and int(value) > _MOST_PERMUTATIONS:
-            raise InputError(
-                f"permutations is {int(value):,}; at most {_MOST_PERMUTATIONS:,} are made, and 999 "
-                "are usual."
-            )
+def _check_permutations(permutations: int) -> None:
+    check_whole("permutations", permutations, 1)
+    if permutations > _MOST_PERMUTATIONS:
+        raise InputError(
+            f"permutations is {permutations:,}; at most {_MOST_PERMUTATIONS:,} are made, and 999 "
+            "are usual."
+        )
 
 
 def _check_finite(values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         raise TrainingError(
             f"the statistic is {float(values[0])} on the points to test, because the kernel gives "
-            "values that are "
-            "not finite; look for extreme values in the data, or train with a smaller "
-            "learning_rate."
+            "values that are not finite; look for extreme values in the data, or train with a "
+            "smaller learning_rate."
         )

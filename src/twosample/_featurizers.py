@@ -504,7 +504,7 @@ def _scores_by(estimator: Any) -> str | None:
     )
 
 
-# ----------------------------------------------------------------------------------------- features
+# Features for Hotelling's T^2.
 
 
 class FeatureMap(nn.Module, ABC):

@@ -58,6 +58,16 @@ class Kernel(nn.Module, ABC):
         """(N, p) vectors whose inner products are the kernel, where there are few; then no sum needs the pairs."""
         return None
 
+    @property
+    def is_inner_product(self) -> bool:
+        """Whether it is one of features that `features` gives, of which there may be only one."""
+        return type(self).features is not Kernel.features
+
+    @property
+    def decides(self) -> bool:
+        """Whether it sees of a score only its sign, so that the MMD is an accuracy."""
+        return False
+
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
         rows = 32  # small tiles: all but their diagonals are thrown away
@@ -376,6 +386,10 @@ class Sign(Kernel):
     def features(self, z: Embedded) -> Tensor | None:
         return _positive(z)
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return "Sign()"
 
@@ -435,6 +449,14 @@ class Mapped(Kernel):
 
     def features(self, z: Embedded) -> Tensor | None:
         return self.kernel.features(z)
+
+    @property
+    def is_inner_product(self) -> bool:
+        return self.kernel.is_inner_product
+
+    @property
+    def decides(self) -> bool:
+        return self.kernel.decides
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
         return self.kernel.tile_parameters()
@@ -874,6 +896,23 @@ def median_bandwidth(
         distances = distances[distances > 0]
         median = float(distances.median()) if len(distances) else 1.0
     return median
+
+
+def embedding_of(representation: nn.Module) -> Callable[[Tensor], Embedded]:
+    """What a test sees points through: a kernel's `embed`, or features."""
+    if isinstance(representation, Kernel):
+        return representation.embed
+    return _FeaturesOf(representation)
+
+
+class _FeaturesOf:
+    """The features of points, as a tuple like that of `Kernel.embed`; it can travel to workers."""
+
+    def __init__(self, featurizer: nn.Module) -> None:
+        self.featurizer = featurizer
+
+    def __call__(self, points: Tensor) -> Embedded:
+        return (self.featurizer(points).flatten(1),)
 
 
 def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Generator) -> None:

@@ -20,7 +20,7 @@ from ._kernels import Gaussian, Kernel, Linear, OnFeatures, Radial, WeightedSum
 from ._objectives import PowerCriterion
 from ._progress import Tick, bar
 from ._random import Generators
-from ._resources import DEFAULT_MEMORY
+from ._resources import DEFAULT_MEMORY, Resources
 from ._result import TrainingLog
 from .errors import InputError, TrainingError, TrainingWarning
 
@@ -132,9 +132,7 @@ def fit(
     samples: Samples,
     learning: Learning,
     generators: Generators,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    progress: bool | None = None,
+    resources: Resources = Resources(),
 ) -> tuple[R, TrainingLog]:
     """Train a copy of `representation` on `samples`, all of which are training points.
 
@@ -146,7 +144,7 @@ def fit(
     began = time.monotonic()
     if learning.pretraining is not None:
         representation = _pretrained(
-            representation, samples, learning.pretraining, generators, memory, progress
+            representation, samples, learning.pretraining, generators, resources
         )
     train, validation = samples, None
     if learning.validation_fraction:
@@ -154,17 +152,23 @@ def fit(
             samples, 1 - learning.validation_fraction, generators.torch("validation")
         )
     runs: list[_Run] = []
-    with bar("training", learning.steps * learning.restarts, progress) as tick:
+    with bar("training", learning.steps * learning.restarts, resources.progress) as tick:
         for number in range(learning.restarts):
             candidate = copy.deepcopy(representation)
-            start(candidate, train, learning, generators.torch(f"start {number}"), memory=memory)
+            start(
+                candidate,
+                train,
+                learning,
+                generators.torch(f"start {number}"),
+                memory=resources.memory,
+            )
             run = _Run(
                 candidate,
                 learning,
                 train,
                 validation,
                 generators.torch(f"batches {number}"),
-                memory,
+                resources.memory,
             )
             budget = None
             if learning.time_budget is not None:
@@ -197,8 +201,7 @@ def _pretrained(
     samples: Samples,
     learning: Learning,
     generators: Generators,
-    memory: int,
-    progress: bool | None,
+    resources: Resources,
 ) -> R:
     """A copy whose network has been trained as the features of a classifier, and is frozen."""
     classifier = OnFeatures(
@@ -209,8 +212,7 @@ def _pretrained(
         samples,
         learning,
         generators.child("pretraining"),
-        memory=memory,
-        progress=progress,
+        resources,
     )
     outcome = copy.deepcopy(representation)
     cast(Any, outcome).featurizer = Frozen(cast(Any, trained.featurizer).featurizer)

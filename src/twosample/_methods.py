@@ -29,7 +29,7 @@ from ._kernels import (
 )
 from ._learning import Learning
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from ._statistics.mmd import MMD, Alternative, HotellingT2
+from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2
 from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError
 
@@ -126,7 +126,7 @@ def mmd_block(
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
         learning=Learning(PowerCriterion(), **learning),
-        statistic=MMD("block", block_size=block_size),
+        statistic=BlockMMD(block_size),
         calibration=Asymptotic() if asymptotic else PairSwap(permutations),
         name="mmd-block",
     )
@@ -147,7 +147,7 @@ def mmd_compressed(
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
         learning=Learning(PowerCriterion(), **learning),
-        statistic=MMD("compressed", landmarks=landmarks),
+        statistic=CompressedMMD(landmarks),
         calibration=Permutation(permutations),
         name="mmd-compressed",
     )

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ._progress import bar
-from ._resources import DEFAULT_MEMORY, HERE, Workers
+from ._resources import DEFAULT_MEMORY, HERE, Resources
 
 Embedded: TypeAlias = tuple[Tensor, ...]
 """Points as `Kernel.tile` sees them: tensors of equal length, for a deep kernel the features and the raw columns."""
@@ -96,7 +96,7 @@ def embedded(kernel: TiledKernel, points: Tensor | Embedded) -> Embedded:
     return points if isinstance(points, tuple) else kernel.embed(points)
 
 
-# --------------------------------------------------------------------------------------------------
+# Row sums.
 
 
 def row_sums(
@@ -248,7 +248,7 @@ def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
     return tuple(part[index] for part in z)
 
 
-# --------------------------------------------------------------------------------------------------
+# Block sums.
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,11 @@ def block_sums(
         (S, S), in float64.
     """
     nothing = torch.zeros(len(bins), 0)
-    return block_and_row_sums(kernel, points, bins, nothing, diagonal=diagonal, memory=memory)[0]
+    resources = Resources(memory=memory)
+    blocks, _ = block_and_row_sums(
+        kernel, points, bins, nothing, diagonal=diagonal, resources=resources
+    )
+    return blocks
 
 
 def block_and_row_sums(
@@ -312,18 +316,16 @@ def block_and_row_sums(
     weights: Tensor,
     *,
     diagonal: bool = True,
-    memory: int = DEFAULT_MEMORY,
-    progress: bool | None = False,
-    workers: Workers | None = None,
+    resources: Resources = Resources(),
 ) -> tuple[Tensor, Tensor]:
-    """`block_sums`, and on the way K @ weights for (N, c) weights: (S, S) and (N, c), in float64, without gradient.
+    """`block_sums`, and on the way K @ weights: (S, S) and (N, c), in float64, without gradient.
 
-    `progress` shows a bar; None means on a terminal, and only if it takes long enough to wonder.
-    `workers` compare the points; None means this process. The result is the same to the bit
-    wherever the tiles are: on processors of one kind, with one thread (a matrix product rounds as
-    its threads share it).
+    The workers of `resources` compare the points. The result is the same to the bit wherever the
+    tiles are: on processors of one kind, with one thread (a matrix product rounds as its threads
+    share it). The bar is left out where the work is short, unless the caller insists on it.
     """
     _keep_freed_memory()
+    progress = resources.progress
     if progress is None and len(bins) < _NOTICEABLE_POINTS:
         progress = False
     with torch.no_grad():
@@ -338,19 +340,18 @@ def block_and_row_sums(
         blocks = torch.zeros((count, count), dtype=total, device=device)
         w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         rows = torch.zeros(w.shape, dtype=total, device=device)
-        strips = _strips(bins.to(device), count, tile_rows(memory, z[0].element_size()))
+        strips = _strips(bins.to(device), count, tile_rows(resources.memory, z[0].element_size()))
         # Who does the work has no say in how it is cut, nor in the order in which the pieces are
         # added up below: so it does not change a bit of the result.
         each = min(_GROUP_STRIPS, max(2, -(-len(strips) // _GROUPS)))
         members = [strips[k : k + each] for k in range(0, len(strips), each)]
         points_of = [torch.cat([strip.points for strip in group]) for group in members]
         bins_of = [torch.unique(torch.cat([strip.bins for strip in group])) for group in members]
-        team = workers or HERE
+        team = resources.workers
         seen = team.share(kernel)
 
-        @functools.lru_cache(
-            maxsize=2 if workers is None else None
-        )  # here, no more than are compared
+        # In this process, keep no more groups than are compared at a time.
+        @functools.lru_cache(maxsize=2 if team is HERE else None)
         def group(k: int) -> Any:
             return team.share(
                 _group(members[k], _rows(z, points_of[k]), w[:, points_of[k]], bins_of[k])
@@ -455,7 +456,27 @@ def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
     return strips
 
 
-# --------------------------------------------------------------------------------------------------
+def cross_sums(
+    kernel: TiledKernel,
+    a: Embedded,
+    b: Embedded,
+    weights: Tensor,
+    *,
+    memory: int = DEFAULT_MEMORY,
+) -> Tensor:
+    """K(a, b) @ weights, tile by tile, for embedded points that were centred together."""
+    rows = tile_rows(memory, a[0].element_size())
+    sums = torch.zeros(len(a[0]), dtype=weights.dtype, device=weights.device)
+    for i in range(0, len(a[0]), rows):
+        here = slice(i, i + rows)
+        for j in range(0, len(weights), rows):
+            there = slice(j, j + rows)
+            tile = kernel.tile(_rows(a, here), _rows(b, there)).to(weights.dtype)
+            sums[here] += tile @ weights[there]
+    return sums
+
+
+# Moments.
 
 
 def moments(
@@ -464,7 +485,6 @@ def moments(
     bins: Tensor,
     *,
     memory: int = DEFAULT_MEMORY,
-    progress: bool | None = False,
 ) -> tuple[Tensor, Tensor]:
     """Sums of the kernel matrix K and of its squared entries, without K, its diagonal and a gradient.
 
@@ -477,8 +497,6 @@ def moments(
         As in `row_sums`.
     bins
         (N,) whole numbers 0 ... S - 1: the bin of each point; few of them.
-    progress
-        As in `block_and_row_sums`.
 
     Returns
     -------
@@ -487,8 +505,6 @@ def moments(
         (S, S): the sum of the squared values over pairs of different points. In float64.
     """
     _keep_freed_memory()
-    if progress is None and len(bins) < _NOTICEABLE_POINTS:
-        progress = False
     with torch.no_grad():
         z = kernel.centred(embedded(kernel, points))
         device, total = z[0].device, accumulator(z[0].device)
@@ -500,18 +516,15 @@ def moments(
         # A tile is taken to float64 before anything is added up: the variance is what is left of
         # large sums when others are subtracted. So it counts as three.
         rows = tile_rows(memory, 3 * z[0].element_size())
-        strips = -(-len(member) // rows)
-        with bar("comparing", strips * (strips + 1) // 2, progress) as tick:
-            for i, j, tile in _tiles(kernel, z, rows):
-                values = tile.to(total)
-                if i == j:
-                    values.fill_diagonal_(0)
-                sums[i] += values @ member[j]
-                if i != j:
-                    sums[j] += values.T @ member[i]
-                square = member[i].T @ values.square_() @ member[j]
-                squares += square if i == j else square + square.T
-                tick("")
+        for i, j, tile in _tiles(kernel, z, rows):
+            values = tile.to(total)
+            if i == j:
+                values.fill_diagonal_(0)
+            sums[i] += values @ member[j]
+            if i != j:
+                sums[j] += values.T @ member[i]
+            square = member[i].T @ values.square_() @ member[j]
+            squares += square if i == j else square + square.T
         return sums, squares
 
 

@@ -1,7 +1,7 @@
 """What `import twosample` offers: every public name and where it lives."""
 
 from ._api import two_sample_test
-from ._calibration import Asymptotic, PairSwap, Permutation, Spectral
+from ._calibration import Asymptotic, Calibration, PairSwap, Permutation, Spectral
 from ._data.columns import Columns
 from ._data.samples import Samples, as_samples
 from ._data.streams import Stream
@@ -43,7 +43,7 @@ from ._kernels import (
     WeightedSum,
     median_bandwidth,
 )
-from ._learning import Learning
+from ._learning import Learning, Objective
 from ._methods import (
     ABLATIONS,
     METHODS,
@@ -63,7 +63,7 @@ from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCrit
 from ._products import block_sums, row_sums
 from ._result import Effect, TrainingLog, TwoSampleResult
 from ._saving.saving import load
-from ._statistics.mmd import MMD, HotellingT2
+from ._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2, Statistic
 from ._two_sample import FittedTest, TwoSampleTest
 from .errors import (
     ClusterError,
@@ -84,13 +84,16 @@ __all__ = [
     "ARDGaussian",
     "Asymptotic",
     "AutoFeaturizer",
+    "BlockMMD",
     "Bounded",
+    "Calibration",
     "Classifier",
     "ClusterError",
     "ColumnDifference",
     "Columns",
     "Comparison",
     "ComparisonInterrupted",
+    "CompressedMMD",
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
@@ -114,6 +117,7 @@ __all__ = [
     "MeanEmbedding",
     "MissingDependency",
     "Noncentrality",
+    "Objective",
     "OnFeatures",
     "PairSwap",
     "Permutation",
@@ -128,6 +132,7 @@ __all__ = [
     "Spectral",
     "SplitChoice",
     "SplitRow",
+    "Statistic",
     "Stream",
     "TellingRow",
     "TrainingError",

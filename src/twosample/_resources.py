@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any, Protocol
 
@@ -61,3 +61,7 @@ class Resources:
     memory: int = DEFAULT_MEMORY
     progress: bool | None = False
     workers: Workers = HERE
+
+    def quiet(self) -> Resources:
+        """The same without a bar, for short work within longer work."""
+        return replace(self, progress=False)

@@ -33,13 +33,13 @@ from ._data.streams import (
     training_rows,
 )
 from ._featurizers import Classifier, SklearnClassifier
-from ._kernels import DeepKernel, Kernel, OnFeatures, Sign
+from ._kernels import DeepKernel, Kernel, OnFeatures, Sign, embedding_of
 from ._learning import Learning, fit
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from ._random import Generators, RNGLike
-from ._resources import DEFAULT_MEMORY, Workers
+from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import TrainingLog, TwoSampleResult
-from ._statistics.mmd import MMD, Statistic, embedding
+from ._statistics import MMD, Statistic
 from .errors import IncompatibleParts, InputError
 
 
@@ -95,11 +95,11 @@ class TwoSampleTest:
         is one of a Dask cluster, and `columns` says what of a table to test, as in
         `two_sample_test`.
         """
-        workers = None if client is None else DaskWorkers(client)
+        resources = self._resources(progress, client)
         generators = Generators(rng)
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
-                return self._run_streamed(pair, generators, device, progress, workers, columns)
+                return self._run_streamed(pair, generators, device, resources, columns)
         samples = as_samples(X, Y, columns=columns)
         train, held_out = samples, samples
         if self.learning is not None:
@@ -108,8 +108,8 @@ class TwoSampleTest:
             )
         # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays
         # exact.
-        fitted = self._fit(train, Scaling.of(samples), generators, device, progress)
-        return fitted._test(held_out, generators, progress, workers)
+        fitted = self._fit(train, Scaling.of(samples), generators, device, resources)
+        return fitted._test(held_out, generators, resources)
 
     def fit(
         self,
@@ -125,23 +125,23 @@ class TwoSampleTest:
 
         What `columns` says holds for these too.
         """
+        resources = self._resources(progress)
         with open_streams(X, Y, self.memory) as pair:
             if pair is not None:
                 generators = Generators(rng)
                 found = survey(
                     *pair, fitting_rows(generators.torch("split"), self.memory), columns=columns
                 )
-                return self._fit(found.picked, found.scaling, generators, device, progress)
+                return self._fit(found.picked, found.scaling, generators, device, resources)
         train = as_samples(X, Y, columns=columns)
-        return self._fit(train, Scaling.of(train), Generators(rng), device, progress)
+        return self._fit(train, Scaling.of(train), Generators(rng), device, resources)
 
     def _run_streamed(
         self,
         pair: tuple[Stream, Stream],
         generators: Generators,
         device: str,
-        progress: bool | None,
-        workers: Workers | None,
+        resources: Resources,
         columns: Columns | None,
     ) -> TwoSampleResult:
         """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
@@ -152,8 +152,8 @@ class TwoSampleTest:
                 self.learning.train_fraction, generators.torch("split"), self.memory
             )
         found = survey(*pair, pick, columns=columns)
-        fitted = self._fit(found.picked, found.scaling, generators, device, progress)
-        return fitted._test_streamed(pair, found, generators, progress, workers)
+        fitted = self._fit(found.picked, found.scaling, generators, device, resources)
+        return fitted._test_streamed(pair, found, generators, resources)
 
     def _fit(
         self,
@@ -161,14 +161,12 @@ class TwoSampleTest:
         scaling: Scaling,
         generators: Generators,
         device: str,
-        progress: bool | None,
+        resources: Resources,
     ) -> FittedTest:
         scaled = scaling.apply(train, device=choose_device(device))
         seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
         if self.learning is not None:
-            seen, log = fit(
-                seen, scaled, self.learning, generators, memory=self.memory, progress=progress
-            )
+            seen, log = fit(seen, scaled, self.learning, generators, resources)
         elif callable(start := getattr(seen, "start", None)):
             start(scaled.pooled(), generators.torch("start"))
         seen.eval().requires_grad_(False)
@@ -181,6 +179,11 @@ class TwoSampleTest:
             log,
             train.dropped,
         )
+
+    def _resources(self, progress: bool | None, client: Any = None) -> Resources:
+        """What a computation may use: the memory of this test, and the workers of a Dask client."""
+        workers = HERE if client is None else DaskWorkers(client)
+        return Resources(self.memory, progress, workers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,12 +222,12 @@ class FittedTest:
         client: Any = None,
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
-        workers = None if client is None else DaskWorkers(client)
+        resources = self.spec._resources(progress, client)
         with open_streams(X, Y, self.spec.memory) as pair:
             if pair is not None:
                 found = survey(*pair, all_rows, schema=self.schema)
-                return self._test_streamed(pair, found, Generators(rng), progress, workers)
-        return self._test(as_samples(X, Y, schema=self.schema), Generators(rng), progress, workers)
+                return self._test_streamed(pair, found, Generators(rng), resources)
+        return self._test(as_samples(X, Y, schema=self.schema), Generators(rng), resources)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
@@ -241,38 +244,33 @@ class FittedTest:
         self,
         samples: Samples,
         generators: Generators,
-        progress: bool | None,
-        workers: Workers | None = None,
+        resources: Resources,
     ) -> TwoSampleResult:
         _check_sizes(*samples.sizes)
-        return self._test_scaled(
-            self.scaling.apply(samples, device=self._device()), generators, progress, workers
-        )
+        scaled = self.scaling.apply(samples, device=self._device())
+        return self._test_scaled(scaled, generators, resources)
 
     def _test_streamed(
         self,
         pair: tuple[Stream, Stream],
         found: Survey,
         generators: Generators,
-        progress: bool | None,
-        workers: Workers | None,
+        resources: Resources,
     ) -> TwoSampleResult:
         _check_sizes(*found.tested)
         seen, device = self.representation, self._device()
-        if workers is not None and device.type != "cpu":  # as in `_test_scaled`
+        if resources.workers is not HERE and device.type != "cpu":  # as in `_test_scaled`
             seen, device = copy.deepcopy(seen).cpu(), torch.device("cpu")
         points = embed_streams(
             *pair,
             found,
             self.scaling,
-            embedding(seen),
+            embedding_of(seen),
             generators.torch("embedding"),
             device=device,
-            memory=self.spec.memory,
-            progress=progress,
-            workers=workers,
+            resources=resources,
         )
-        return self._test_scaled(points, generators, progress, workers)
+        return self._test_scaled(points, generators, resources)
 
     def _device(self) -> torch.device:
         return next((p.device for p in self.representation.parameters()), torch.device("cpu"))
@@ -281,22 +279,19 @@ class FittedTest:
         self,
         scaled: Samples | EmbeddedSamples,
         generators: Generators,
-        progress: bool | None,
-        workers: Workers | None = None,
+        resources: Resources,
     ) -> TwoSampleResult:
         seen = self.representation
-        if (
-            workers is not None and self._device().type != "cpu"
-        ):  # other machines need not have this one's device
-            seen, scaled = copy.deepcopy(seen).cpu(), scaled.to(device="cpu")
+        if resources.workers is not HERE and self._device().type != "cpu":
+            # Other machines need not have this one's device.
+            seen = copy.deepcopy(seen).cpu()
+            scaled = scaled.to(device="cpu")
         outcome = self.spec.calibration(
             self.spec.statistic,
             seen,
             scaled,
             generators.torch("calibration"),
-            memory=self.spec.memory,
-            progress=progress,
-            workers=workers,
+            resources,
         )
         return TwoSampleResult(
             statistic=float(outcome.values[0]),

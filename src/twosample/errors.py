@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 def printable(text: str) -> str:
     """The text with control characters as escapes: names in it come from files of anybody."""
@@ -43,3 +46,17 @@ class InputWarning(UserWarning):
 
 class TrainingWarning(UserWarning):
     """Training ended early or in an unusual way; what it had learned was kept."""
+
+
+def warn(message: str, kind: type[Warning] = InputWarning) -> None:
+    """Warn at the line of the caller's own code, however deep in the library this is."""
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level += 1
+        frame = frame.f_back
+    warnings.warn(message, kind, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] == "twosample"

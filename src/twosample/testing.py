@@ -38,16 +38,17 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 from ._calibration import PairSwap, Permutation
+from ._data.embedding import embed_samples
 from ._data.samples import Samples, Schema
-from ._kernels import Gaussian, Kernel, OnFeatures, start_featurizer
+from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning, Objective
 from ._products import Embedded, block_sums, row_sums
 from ._random import Generators, RNGLike
-from ._resources import DEFAULT_MEMORY
+from ._resources import DEFAULT_MEMORY, Resources
 from ._result import Effect
 from ._saving.forms import pack
 from ._saving.saving import load
-from ._statistics.mmd import MMD, Bins, HotellingT2, Statistic
+from ._statistics import MMD, Bins, HotellingT2, Statistic
 from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError, InputWarning, TwoSampleError
 
@@ -235,7 +236,7 @@ def clauses(kind: Kind) -> list[str]:
     return [clause.__doc__ or "" for clause in _CONTRACTS[kind]]
 
 
-# ------------------------------------------------------------------------------------------------ H
+# How clauses are tried.
 
 
 class _Unmet(Exception):
@@ -363,7 +364,7 @@ def _accelerators() -> list[torch.device]:
     return [torch.device("cuda")] if torch.cuda.is_available() else []
 
 
-# ------------------------------------------------------------------------------------- Modules: ker
+# Modules: kernels and featurizers.
 
 
 @dataclass(frozen=True)
@@ -521,7 +522,7 @@ def _has_true_gradients(seen: _Module) -> None:
             )
 
 
-# --------------------------------------------------------------------------------------------------
+# Kernels.
 
 
 def _embeds_every_point(seen: _Kernel) -> None:
@@ -646,7 +647,7 @@ def _has_true_gradients_through_tiles(seen: _Kernel) -> None:
             _require_slope(value, parameter, f"{name} (is it among `tile_parameters`?)")
 
 
-# --------------------------------------------------------------------------------------------------
+# Featurizers.
 
 
 def _gives_every_point_a_vector(seen: _Featurizer) -> None:
@@ -670,7 +671,7 @@ def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
     )
 
 
-# ---------------------------------------------------------------------------------- What holds sett
+# What holds settings and no data.
 
 
 @dataclass(frozen=True)
@@ -716,7 +717,7 @@ def _settings(part: Any) -> dict[str, Any]:
     return dict(getattr(part, "__dict__", {}))
 
 
-# --------------------------------------------------------------------------------------------------
+# Statistics.
 
 
 class _Statistic(_Part):
@@ -743,9 +744,10 @@ class _Statistic(_Part):
                 yield plan, swap.shuffles(plan, draws)
 
     def prepared(self, samples: Samples, bins: Bins, memory: int = DEFAULT_MEMORY) -> Any:
-        return self.part.prepare(
-            self.representation, samples, bins, _draws("prepare"), memory=memory
-        )
+        generator = _draws("prepare")
+        embed = embedding_of(self.representation)
+        points = embed_samples(samples, embed, generator, Resources(memory))
+        return self.part.prepare(self.representation, points, bins, generator)
 
     def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
         bins, shuffles = next(self.plans())
@@ -849,7 +851,7 @@ def _describes_the_effect(seen: _Statistic) -> None:
     )
 
 
-# --------------------------------------------------------------------------------------------------
+# Objectives.
 
 
 class _Objective(_Part):
@@ -907,7 +909,7 @@ def _trains(seen: _Objective) -> None:
     _require(any(moved), f"none of {len(moved)} has moved in three steps.")
 
 
-# --------------------------------------------------------------------------------------------------
+# Whole tests.
 
 
 @dataclass(frozen=True)
@@ -985,7 +987,7 @@ def _keeps_its_level(seen: _Test) -> None:
     )
 
 
-# --------------------------------------------------------------------------------------------------
+# The contracts.
 
 
 _OF_GRADIENTS: tuple[Clause, ...] = (

@@ -6,8 +6,6 @@ way (column names, kinds, levels) is a `Schema`, so that data that arrive later 
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError, InputWarning
+from .._resources import Resources
+from ..errors import InputError, warn
 from .columns import Columns
 from .tables import (
     AS_FOUND,
@@ -261,12 +260,15 @@ class EmbeddedSamples:
         How the rows were encoded.
     dropped
         How many rows of X and of Y were left out because something in them was missing.
+    resources
+        What may be used to compare the points.
     """
 
     parts: tuple[Tensor, ...]
     sizes: tuple[int, int]
     schema: Schema
     dropped: tuple[int, int] = (0, 0)
+    resources: Resources = Resources()
 
     def to(self, *, device: torch.device | str) -> EmbeddedSamples:
         """The same points on another device."""
@@ -822,7 +824,7 @@ def _warn_if_unseen(column: Column, table: Table, position: int, sample: str) ->
     found = {label for label in table.labels.get(position, ()) if label is not None}
     if unseen := sorted(found - set(column.levels)):
         levels, where = count(len(unseen), "level"), table.where(position)
-        _warn(
+        warn(
             f"{sample} has {levels} in {where} that the test was not fitted on, taken as 'other': "
             f"{listed(unseen)}."
         )
@@ -861,7 +863,7 @@ def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[st
         # Single pixels are often constant, as in the corners of digits.
         if low.min() == high.max():
             value = low.min().item()
-            _warn(
+            warn(
                 f"Every pixel of {' and '.join(names)} has the value {value}; such images carry no "
                 "information."
             )
@@ -872,7 +874,7 @@ def _warn_if_constant(schema: Schema, low: Tensor, high: Tensor, names: tuple[st
     if constant:
         which, are = count(len(constant), "column"), "is" if len(constant) == 1 else "are"
         shown, both = listed(constant, "'" if schema.named else ""), " and ".join(names)
-        _warn(
+        warn(
             f"{which} {are} constant over {both} together ({shown}); constant columns carry no "
             "information."
         )
@@ -986,17 +988,3 @@ class Moments:
         constant = self.low == self.high
         tiny = np.finfo(np.float64).tiny
         return np.where(constant, self.low, shift), np.where(constant, 1.0, np.maximum(scale, tiny))
-
-
-# Words.
-
-
-def _warn(message: str) -> None:
-    """Warn at the line of the caller's own code, however deep in the library this is."""
-    level, frame = 1, sys._getframe()
-    while (
-        frame.f_back is not None
-        and frame.f_globals.get("__name__", "").split(".")[0] == "twosample"
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, InputWarning, stacklevel=level)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from .._progress import bar
-from .._resources import Workers
+from .._resources import HERE, Resources, Workers
 from ..errors import InputError
 from .columns import Columns
 from .samples import (
@@ -611,9 +611,7 @@ def embed_streams(
     generator: torch.Generator,
     *,
     device: torch.device,
-    memory: int,
-    progress: bool | None = False,
-    workers: Workers | None = None,
+    resources: Resources = Resources(),
 ) -> EmbeddedSamples:
     """Go once through both streams; keep of the rows that are to be tested what `embed` makes of them.
 
@@ -625,7 +623,7 @@ def embed_streams(
     Embedded points stay in memory as long as they take no more than `memory` bytes; beyond that
     they are in a temporary file without a name, which vanishes with them.
 
-    `workers` read the parts themselves and embed the same batches, where parts can be read
+    The workers of `resources` read the parts themselves and embed the same batches, where parts can be read
     elsewhere: of files, which must be found at the same place on all machines, not of batches that
     a function gives.
     """
@@ -634,17 +632,19 @@ def embed_streams(
     is_x = torch.zeros(count, dtype=torch.bool)
     is_x[torch.randperm(count, generator=generator)[:n]] = True
     point = 64 * 4 * max(256, width)  # bytes, with the activations of a usual network
-    batches = max(1, min(count // 2, -(-count * point // memory)))
+    batches = max(1, min(count // 2, -(-count * point // resources.memory)))
     parts: tuple[Tensor, ...] = ()
     dealt = (
         (int(labels.sum()), int((~labels).sum()), torch.randperm(len(labels), generator=generator))
         for labels in torch.tensor_split(is_x, batches)
     )
-    if workers is not None and _can_travel(x) and _can_travel(y):
+    memory = resources.memory
+    workers = resources.workers
+    if workers is not HERE and _can_travel(x) and _can_travel(y):
         pieces = _embedded_there((x, y), found, scaling, embed, dealt, workers)
     else:
         pieces = _embedded_here((x, y), found, scaling, embed, dealt, device)
-    with torch.no_grad(), bar("reading", batches, progress) as tick:
+    with torch.no_grad(), bar("reading", batches, resources.progress) as tick:
         for z, where in pieces:
             parts = parts or _room(z, count, memory)
             for part, new in zip(parts, z, strict=True):

@@ -21,24 +21,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._calibration import Permutation, pvalue
-from .._data.samples import Column, Samples, Scaling, Schema
+from .._calibration import Permutation, evaluated, pvalue
+from .._data.embedding import embed_samples
+from .._data.samples import Column, EmbeddedSamples, Samples, Scaling, Schema
 from .._featurizers import MeanEmbedding
-from .._kernels import DeepKernel, Kernel, Linear, median_bandwidth
-from .._products import Embedded, accumulator, block_and_row_sums, tile_rows
+from .._kernels import DeepKernel, Kernel, Linear, embedding_of, median_bandwidth
+from .._products import Embedded
 from .._random import Generators, RNGLike
+from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
-from .._statistics.mmd import (
-    MMD,
-    Bins,
-    HotellingT2,
-    PreparedBlocks,
-    PreparedMMD,
-    Statistic,
-    embed_pooled,
-)
+from .._statistics import MMD, Bins
 from .._two_sample import FittedTest
-from ..errors import IncompatibleParts, InputError, InputWarning
+from ..errors import InputError, InputWarning
 
 Correction: TypeAlias = Literal["holm", "bh", "none"]
 Value: TypeAlias = float | bool | str
@@ -346,9 +340,8 @@ def explain(
     if samples.schema.columns:
         bins, plan, calibration = _label_shuffles(result, samples, generators.torch("shuffles"))
         labellings = len(plan)
-        tests = _column_tests(
-            samples, bins, plan, fitted.spec.memory, generators.torch("columns"), progress
-        )
+        resources = Resources(fitted.spec.memory, progress)
+        tests = _column_tests(samples, bins, plan, generators.torch("columns"), resources)
         importances: Sequence[float | None] = [None] * len(tests)
         if shuffles:
             joint, importances = _importances(
@@ -437,29 +430,12 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     ).x
     # All points together: tiles are centred alike, and a network that normalises by batches has
     # company.
-    z = _embed(fitted, Samples(reference, new, samples.schema), torch.Generator().manual_seed(0))
-    statistic, kernel = fitted.spec.statistic, fitted.representation
-    if isinstance(statistic, HotellingT2):
-        return _array(
-            _discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)[n + m :]
-        )
-    with torch.no_grad():
-        if not isinstance(kernel, Kernel):
-            raise _unknown(statistic)
-        z = kernel.centred(z)
-        total = accumulator(z[0].device)
-        weights = torch.cat([torch.full((n,), 1 / n), torch.full((m,), -1 / m)]).to(
-            z[0].device, total
-        )
-        vectors = kernel.features(z)
-        if vectors is not None:
-            v = vectors.to(total)
-            return _array(v[n + m :] @ (v[: n + m].T @ weights))
-        return _array(
-            _cross_sums(
-                kernel, _cut(z, n + m, len(new)), _cut(z, 0, n + m), weights, fitted.spec.memory
-            )
-        )
+    company = Samples(reference, new, samples.schema)
+    z = _embed(fitted, company, torch.Generator().manual_seed(0)).parts
+    values = fitted.spec.statistic.witness(
+        fitted.representation, z, n, m, result.statistic, fitted.spec.memory
+    )
+    return _array(values)
 
 
 # Correction for the number of columns.
@@ -542,9 +518,8 @@ def _column_tests(
     samples: Samples,
     bins: Bins,
     shuffles: Tensor,
-    memory: int,
     generator: torch.Generator,
-    progress: bool | None,
+    resources: Resources,
 ) -> list[tuple[float, float]]:
     """For each column of the table its statistic and its p-value over the shuffles."""
     statistic, found = MMD("unbiased"), []
@@ -555,12 +530,10 @@ def _column_tests(
         if bool((pooled == pooled[:1]).all()):
             found.append((0.0, 1.0))  # all labellings are one
             continue
-        prepared = statistic.prepare(
-            _kernel_of(column, encoded), alone, bins, generator, memory=memory, progress=progress
-        )
-        values = torch.cat(
-            [statistic.evaluate(prepared, piece) for piece in torch.split(shuffles, 256)]
-        )
+        kernel = _kernel_of(column, encoded)
+        points = embed_samples(alone, kernel.embed, generator, resources)
+        prepared = statistic.prepare(kernel, points, bins, generator)
+        values = evaluated(statistic, prepared, shuffles)
         found.append((float(values[0]), pvalue(values, prepared.resolution)))
     return found
 
@@ -618,14 +591,11 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
     """The test's statistic on other points: as if all of them stayed in place."""
     n, m = samples.sizes
     bins = Bins(torch.zeros(n, dtype=torch.long), torch.ones(m, dtype=torch.long), 0, 0, 1)
-    statistic = fitted.spec.statistic
-    if isinstance(statistic, MMD) and statistic.estimator in ("block", "compressed"):
-        statistic = MMD("unbiased")  # the same expectation with less noise
+    statistic = fitted.spec.statistic.quieter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # said once, when the test ran
-        prepared = statistic.prepare(
-            fitted.representation, samples, bins, generator, memory=fitted.spec.memory
-        )
+        points = _embed(fitted, samples, generator)
+        prepared = statistic.prepare(fitted.representation, points, bins, generator)
     return float(statistic.evaluate(prepared, torch.zeros(1, 0, dtype=torch.long))[0])
 
 
@@ -663,98 +633,18 @@ def _contributions(
     result: TwoSampleResult, fitted: FittedTest, samples: Samples, generator: torch.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each held-out point adds to the statistic."""
-    statistic, kernel, (n, m) = fitted.spec.statistic, fitted.representation, samples.sizes
-    z = _embed(fitted, samples, generator)
-    if isinstance(statistic, HotellingT2):
-        scores = _discriminant(statistic, z[0].double().cpu(), n, m, result.statistic)
-        factor = n if statistic.paired else n * m / (n + m)
-        at_x, at_y = factor * scores[:n], -factor * scores[n:]
-    elif not isinstance(statistic, MMD) or not isinstance(kernel, Kernel):
-        raise _unknown(statistic)
-    else:
-        prepared = getattr(result.calibrated, "prepared", None)
-        with torch.no_grad():
-            if isinstance(prepared, PreparedBlocks):
-                at_x, at_y = _in_blocks(kernel, z, prepared)
-            elif statistic.estimator == "compressed" and isinstance(prepared, PreparedMMD):
-                at_x, at_y = _about_the_middle(prepared.witness[0], -prepared.witness[1])
-            else:
-                at_x, at_y = _in_pairs(kernel, z, statistic, n, m, fitted.spec.memory)
-        if statistic.alternative == "greater" and result.statistic < 0:
-            at_x, at_y = -at_x, -at_y
+    n, m = samples.sizes
+    points = _embed(fitted, samples, generator)
+    prepared = None if result.calibrated is None else result.calibrated.prepared
+    with torch.no_grad():
+        at_x, at_y = fitted.spec.statistic.contributions(
+            fitted.representation, points, prepared, result.statistic
+        )
     # Kernel values in single precision were added up in another order than in the test. What
     # rounding has left of the sum is shared by all alike.
     at_x, at_y = at_x / n, at_y / m
     rest = (result.statistic - float(at_x.sum() + at_y.sum())) / (n + m)
     return _array(at_x + rest), _array(at_y + rest)
-
-
-def _in_pairs(
-    kernel: Kernel, z: Embedded, statistic: MMD, n: int, m: int, memory: int
-) -> tuple[Tensor, Tensor]:
-    """For each point the mean kernel value with its own sample less that with the other, as the estimator counts."""
-    is_y = torch.arange(n + m) >= n
-    weights = torch.stack([~is_y, is_y], 1).float()
-    # (N, 2): for each point its sums with the other points of X and of Y
-    _, rows = block_and_row_sums(kernel, z, is_y.long(), weights, diagonal=False, memory=memory)
-    with_x, with_y = rows.double().cpu().T
-    if statistic.estimator == "biased":
-        own = kernel.pairs(z, z).double().cpu()
-        at_x, at_y = (
-            (with_x[:n] + own[:n]) / n - with_y[:n] / m,
-            (with_y[n:] + own[n:]) / m - with_x[n:] / n,
-        )
-    elif statistic.estimator == "unbiased":
-        at_x, at_y = with_x[:n] / (n - 1) - with_y[:n] / m, with_y[n:] / (m - 1) - with_x[n:] / n
-    else:
-        pairs = kernel.pairs(_cut(z, 0, n), _cut(z, n, n)).double().cpu()  # they do not count
-        at_x, at_y = (
-            (with_x[:n] - (with_y[:n] - pairs)) / (n - 1),
-            (with_y[n:] - (with_x[n:] - pairs)) / (n - 1),
-        )
-    return (at_x, at_y) if kernel.features(z) is None else _about_the_middle(at_x, at_y)
-
-
-def _about_the_middle(at_x: Tensor, at_y: Tensor) -> tuple[Tensor, Tensor]:
-    """The origin of a few features, such as the one score of a classifier, is arbitrary: now either has half."""
-    middle = (at_x.mean() - at_y.mean()) / 2
-    return at_x - middle, at_y + middle
-
-
-def _in_blocks(kernel: Kernel, z: Embedded, prepared: PreparedBlocks) -> tuple[Tensor, Tensor]:
-    """The same within the blocks of the test; points that were left over have no part in it."""
-    bins, (n, m), count = prepared.bins, prepared.sizes, len(prepared.values)
-    z = kernel.centred(z)
-    in_x, in_y = bins.moving_x // count, bins.moving_y // count
-    places_x = bins.members(0, count * in_x).view(count, -1)
-    places_y = bins.members(bins.moving_x, count * in_y).view(count, -1)
-    b, c = places_x.shape[1], places_y.shape[1]
-    at = torch.zeros(n + m, dtype=torch.float64)
-    for of_x, of_y in zip(places_x, places_y, strict=True):
-        index = torch.cat([of_x, of_y]).to(z[0].device)
-        points = tuple(part[index] for part in z)
-        K = kernel.tile(points, points).double().cpu().fill_diagonal_(0)
-        xx, yy, xy = K[:b, :b], K[b:, b:], K[:b, b:]
-        if n == m:  # the pairs do not count
-            xy = xy.clone().fill_diagonal_(0)
-        others = b - 1 if n == m else c, c - 1 if n == m else b
-        at[of_x] = (xx.sum(1) / (b - 1) - xy.sum(1) / others[0]) * n / (b * count)
-        at[of_y] = (yy.sum(1) / (c - 1) - xy.sum(0) / others[1]) * m / (c * count)
-    return at[:n], at[n:]
-
-
-def _discriminant(statistic: HotellingT2, f: Tensor, n: int, m: int, value: float) -> Tensor:
-    """The scores d' S^-1 (f - midpoint) for features f of X, then Y, then any others; `value` is T^2 of X and Y."""
-    of_x, of_y = f[:n], f[n : n + m]
-    d, midpoint = of_x.mean(0) - of_y.mean(0), (of_x.mean(0) + of_y.mean(0)) / 2
-    rows = of_x - of_y if statistic.paired else f[: n + m] - f[: n + m].mean(0)
-    # Of the total scatter as of S: they differ by a multiple of d d', which leaves the direction as
-    # it is.
-    values, vectors = torch.linalg.eigh(rows.T @ rows)
-    direction = vectors @ (vectors.T @ d / values.clamp_min(max(float(values[-1]) * 1e-8, 1e-300)))
-    length = value / (n if statistic.paired else n * m / (n + m))  # d' S^-1 d
-    scores: Tensor = (f - midpoint) @ direction * (length / max(float(d @ direction), 1e-300))
-    return scores
 
 
 def _telling(
@@ -844,35 +734,10 @@ def held_out(result: object) -> tuple[FittedTest, Samples]:
     return result.fitted, result.samples
 
 
-def _embed(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Embedded:
+def _embed(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> EmbeddedSamples:
     """The points as the test's kernel compares them, or their features."""
-    seen = fitted.representation
-    embed = seen.embed if isinstance(seen, Kernel) else lambda points: (seen(points).flatten(1),)
-    with torch.no_grad():
-        return embed_pooled(embed, samples, generator, memory=fitted.spec.memory)
-
-
-def _unknown(statistic: Statistic) -> IncompatibleParts:
-    return IncompatibleParts(
-        f"{statistic!r} cannot be taken apart by points. Use MMD(...) or HotellingT2(...)."
-    )
-
-
-def _cross_sums(kernel: Kernel, a: Embedded, b: Embedded, weights: Tensor, memory: int) -> Tensor:
-    """K(a, b) @ weights, tile by tile, for embedded points that were centred together."""
-    rows = tile_rows(memory, a[0].element_size())
-    sums = torch.zeros(len(a[0]), dtype=weights.dtype, device=weights.device)
-    for i in range(0, len(a[0]), rows):
-        for j in range(0, len(weights), rows):
-            sums[i : i + rows] += (
-                kernel.tile(_cut(a, i, rows), _cut(b, j, rows)).to(weights.dtype)
-                @ weights[j : j + rows]
-            )
-    return sums
-
-
-def _cut(z: Embedded, start: int, rows: int) -> Embedded:
-    return tuple(part[start : start + rows] for part in z)
+    embed = embedding_of(fitted.representation)
+    return embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
 
 
 def _array(values: Tensor) -> NDArray[np.float64]:

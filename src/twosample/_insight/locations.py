@@ -21,8 +21,9 @@ from .._kernels import Kernel
 from .._learning import Learning
 from .._objectives import Noncentrality
 from .._random import Generators, RNGLike
+from .._resources import Resources
 from .._result import TwoSampleResult
-from .._statistics.mmd import HotellingT2
+from .._statistics import HotellingT2
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError
 from .explain import Value, row_values
@@ -160,11 +161,12 @@ def locations(
     generators = Generators(rng)
     device = next((str(p.device) for p in fitted.representation.parameters()), "cpu")
     # The scaling is that under which the kernel was learned.
-    by_places = test._fit(train, fitted.scaling, generators, device, progress)
+    resources = Resources(fitted.spec.memory, progress)
+    by_places = test._fit(train, fitted.scaling, generators, device, resources)
     found = cast(MeanEmbedding, by_places.representation)
     result = None
     if isinstance(learned, TwoSampleResult) and learned.samples is not None:
-        result = by_places._test_scaled(learned.samples, generators, progress)
+        result = by_places._test_scaled(learned.samples, generators, resources)
     return Locations(
         values=tuple(
             _as_given(place, given, fitted.scaling) for place in found.locations.detach().cpu()

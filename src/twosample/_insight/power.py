@@ -13,18 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._data.embedding import embed_samples
 from .._estimators import asymptotic_power, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
 from .._products import moments
 from .._random import Generators, RNGLike
+from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
-from .._statistics.mmd import MMD, embed_pooled
+from .._statistics import MMD
 from .._two_sample import TwoSampleTest
 from ..errors import IncompatibleParts, InputError
 
@@ -288,13 +290,9 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
             "Test a part of them that fits in memory, and take the result as `two_sample_test` "
             "returns it."
         )
-    kernel, statistic = fitted.representation, fitted.spec.statistic
-    if (
-        not isinstance(statistic, MMD)
-        or not isinstance(kernel, Kernel)
-        or statistic.estimator not in ("unbiased", "biased", "paired")
-        or statistic.alternative != "two-sided"
-    ):
+    kernel = cast(Kernel, fitted.representation)
+    statistic = fitted.spec.statistic
+    if not isinstance(statistic, MMD) or not statistic.sums_all_pairs:
         raise IncompatibleParts(
             "the formula for power is that of a two-sided MMD over all pairs, not of "
             f"{statistic!r}. Use a test with "
@@ -313,7 +311,8 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
         )
     with torch.no_grad():
         generator = Generators(0).torch("power")  # in which batches the points are embedded
-        z = embed_pooled(kernel.embed, samples, generator, memory=fitted.spec.memory)
+        resources = Resources(fitted.spec.memory)
+        z = embed_samples(samples, kernel.embed, generator, resources).parts
         is_y = torch.cat([torch.zeros(n), torch.ones(m)]).long()
         sums, squares = (
             part.double().cpu() for part in moments(kernel, z, is_y, memory=fitted.spec.memory)
@@ -338,7 +337,7 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     )
 
 
-# --------------------------------------------------------------------------------------------------
+# How to split.
 
 
 def corollary_split(total: int, *, half_at: int = 1000) -> int:

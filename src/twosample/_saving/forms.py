@@ -55,7 +55,7 @@ from .._kernels import (
 from .._learning import Learning, Objective
 from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .._result import TrainingLog
-from .._statistics.mmd import MMD, HotellingT2
+from .._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import InputError
 
@@ -132,7 +132,14 @@ MODULES: Mapping[type[nn.Module], Form] = MappingProxyType(
 """Every attribute of our modules, by class."""
 
 _OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
-_STATISTICS = (MMD, HotellingT2)
+_STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2)
+# In files the three MMDs have one class, as they had when the first files were written.
+_MMD: Form = {
+    "estimator": Literal["unbiased", "biased", "paired", "block", "compressed"],
+    "alternative": Literal["two-sided", "greater"],
+    "block_size": int | None,
+    "landmarks": int | None,
+}
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, Spectral)
 _OTHERS = (FittedTest, TwoSampleTest, Learning, Schema, Column, Columns, Scaling, TrainingLog)
 RECORDS: tuple[type, ...] = (*_OBJECTIVES, *_STATISTICS, *_CALIBRATIONS, *_OTHERS)
@@ -149,9 +156,10 @@ LAYERS: tuple[type[nn.Module], ...] = (*_MAPS, *_NORMALISATIONS, *_ACTIVATIONS, 
 _OURS: tuple[type, ...] = (*MODULES, *RECORDS)
 _OF_TORCH: tuple[type, ...] = (*_CONTAINERS, *LAYERS)
 _CLASSES: Mapping[str, type] = MappingProxyType(
-    {made.__name__: made for made in _OURS} | {f"nn.{made.__name__}": made for made in _OF_TORCH}
+    {made.__name__: made for made in _OURS if made not in (BlockMMD, CompressedMMD)}
+    | {f"nn.{made.__name__}": made for made in _OF_TORCH}
 )
-_NAMES = {made: name for name, made in _CLASSES.items()}
+_NAMES = {made: name for name, made in _CLASSES.items()} | {BlockMMD: "MMD", CompressedMMD: "MMD"}
 
 
 def _fields(made: Any) -> Form:
@@ -170,11 +178,28 @@ def _settings(made: type[nn.Module]) -> Form:
 
 
 _FORMS: Mapping[type, Form] = MappingProxyType(
-    {**MODULES, **{made: _fields(made) for made in RECORDS}}
+    {
+        **MODULES,
+        **{made: _fields(made) for made in RECORDS},
+        **dict.fromkeys((MMD, BlockMMD, CompressedMMD), _MMD),
+    }
 )
 _SETTINGS: Mapping[type, Form] = MappingProxyType(
     {made: _settings(made) for made in (*MODULES, *LAYERS)}
 )
+
+
+def _spelled(part: object) -> dict[str, Any] | None:
+    """What a file says of an MMD; None for any other part."""
+    spelling: dict[str, Any] = dict.fromkeys(_MMD)
+    if isinstance(part, MMD):
+        return spelling | {"estimator": part.estimator, "alternative": part.alternative}
+    spelling["alternative"] = "two-sided"
+    if isinstance(part, BlockMMD):
+        return spelling | {"estimator": "block", "block_size": part.block_size}
+    if isinstance(part, CompressedMMD):
+        return spelling | {"estimator": "compressed", "landmarks": part.landmarks}
+    return None
 
 
 class Packed(NamedTuple):
@@ -303,7 +328,8 @@ class _Writer:
         tensors = _tensors_of(_FORMS[made])
         self._keep({name: getattr(part, name) for name in tensors}, place)
         rest = [name for name in _FORMS[made] if name not in tensors]
-        return {name: self.plain(getattr(part, name), _within(place, name)) for name in rest}
+        values = _spelled(part) or {name: getattr(part, name) for name in rest}
+        return {name: self.plain(values[name], _within(place, name)) for name in rest}
 
     def _own(self, part: Any, place: str) -> dict[str, Any]:
         """The name of a part whose class is not ours, and the tensors that it has."""

@@ -19,7 +19,7 @@ from .._insight.comparing import Comparison, effects
 from .._insight.power import PredictedPower, predict_power
 from .._objectives import PowerCriterion
 from .._result import ALPHA, TwoSampleResult, format_pvalue
-from .._statistics.mmd import HotellingT2, Law
+from .._statistics import Law
 from ..errors import IncompatibleParts, InputError
 
 Array = NDArray[np.float64]
@@ -129,15 +129,13 @@ def null_of(result: TwoSampleResult) -> NullDistribution:
         edges = np.linspace(min(law.threshold(0.999), 0.0), law.threshold(0.001), _LAW_BINS + 1)
         shares = -np.diff([law.survival(float(edge)) for edge in edges])
         threshold = law.threshold
-    squared = result.fitted is not None and isinstance(result.fitted.spec.statistic, HotellingT2)
+    symbol = "MMD²" if result.fitted is None else result.fitted.spec.statistic.symbol
     observed = Mark(
         result.statistic,
         f"observed: {result.statistic:.3g}",
         f"observed, p = {format_pvalue(result.pvalue)}",
     )
-    return NullDistribution(
-        edges, shares, result.calibration, "T²" if squared else "MMD²", observed, threshold
-    )
+    return NullDistribution(edges, shares, result.calibration, symbol, observed, threshold)
 
 
 def _bin_edges(values: Array) -> Array:

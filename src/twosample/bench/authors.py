@@ -28,7 +28,7 @@ from .._featurizers import MLP, Bounded, Classifier, ConvNet
 from .._kernels import DeepKernel, Kernel, Linear, OnFeatures, Probability, Sign
 from .._learning import Learning
 from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from .._statistics.mmd import MMD, HotellingT2
+from .._statistics import MMD, HotellingT2
 from .._two_sample import TwoSampleTest
 from .author_parts import (
     AsPublished,

@@ -27,7 +27,7 @@ from .._data.samples import as_samples
 from .._kernels import Kernel
 from .._objectives import PowerCriterion
 from .._random import Generators
-from .._statistics.mmd import MMD
+from .._statistics import MMD
 from .._two_sample import FittedTest
 from ..errors import InputError, InputWarning, TrainingWarning
 from . import datasets

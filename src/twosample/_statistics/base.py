@@ -1,0 +1,195 @@
+"""What every statistic has: one number for one labelling of the pooled points.
+
+A statistic works in two steps. `prepare` looks at the points once; `evaluate` then gives the value
+for any number of shuffles without looking at them again. What a shuffle moves are bins of points
+(`Bins`); bins of one point are the ordinary permutation test.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .._data.samples import EmbeddedSamples
+from .._products import Embedded
+from .._result import Effect
+from ..errors import IncompatibleParts
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Which points of two samples move together, and which stay.
+
+    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each.
+    The last two bins hold the points of X and of Y that stay in place; either may be empty.
+    """
+
+    of_x: Tensor  # (n,) the bin of each point of X
+    of_y: Tensor  # (m,) the bin of each point of Y
+    moving_x: int
+    moving_y: int
+    size: int
+
+    @property
+    def moving(self) -> int:
+        """How many bins move."""
+        return self.moving_x + self.moving_y
+
+    @property
+    def count(self) -> int:
+        """How many bins there are, the two that stay included."""
+        return self.moving + 2
+
+    @property
+    def of_all(self) -> Tensor:
+        """(n + m,) the bin of each pooled point, X first."""
+        return torch.cat([self.of_x, self.of_y])
+
+    def in_x(self, shuffles: Tensor) -> Tensor:
+        """(B, count) ones for the bins that each shuffle of the moving bins puts into X."""
+        labels = torch.zeros(len(shuffles), self.count, dtype=torch.float64)
+        labels.scatter_(1, shuffles[:, : self.moving_x], 1.0)
+        labels[:, self.moving] = 1.0
+        return labels
+
+    def signs(self, shuffles: Tensor) -> Tensor:
+        """(B, moving_x) ones, and minus ones where a shuffle swaps bin k of X with bin k of Y."""
+        return torch.where(shuffles[:, : self.moving_x] < self.moving_x, 1.0, -1.0).double()
+
+    def members(self, first: int, count: int) -> Tensor:
+        """(count, size) places in the pooled points of the moving bins from `first` on."""
+        order = torch.argsort(self.of_all, stable=True)
+        return order[first * self.size : (first + count) * self.size].view(count, self.size)
+
+
+def sums_over(bins: Bins, values: Tensor) -> Tensor:
+    """(count, ...) sums of the (n + m, ...) values of all points over each bin, in float64."""
+    sums = torch.zeros(bins.count, *values.shape[1:], dtype=torch.float64)
+    return sums.index_add_(0, bins.of_all, values)
+
+
+@dataclass(frozen=True)
+class Law:
+    """What a statistic's distribution tends to when P = Q, without unknown parameters."""
+
+    survival: Callable[[float], float]  # value -> chance of one at least as large
+    threshold: Callable[[float], float]  # alpha -> the value that is exceeded so often
+    name: str
+
+
+class Prepared(Protocol):
+    """What every statistic keeps of the data."""
+
+    @property
+    def bins(self) -> Bins: ...
+    @property
+    def resolution(self) -> float:
+        """The rounding error that a value may carry. Values that differ by less are ties."""
+
+
+class Statistic(ABC):
+    """One number for one labelling of the pooled points; large values speak against P = Q."""
+
+    symbol = "T"
+    """What figures call the value."""
+
+    paired_form = "MMD('paired') or MMD('biased')"
+    """Which statistics take its place where pairs are swapped."""
+
+    limit_shift: float | None = None
+    """c, if the value tends to (1/n + 1/m) sum_l lambda_l (Z_l^2 - c) when P = Q; None if not."""
+
+    @property
+    def shuffled_by(self) -> tuple[str, ...]:
+        """The ways of shuffling that it has values for: "permutations", "swaps"."""
+        return ("permutations",)
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the value depends on more than which points are in X."""
+        return False
+
+    @property
+    def sums_all_pairs(self) -> bool:
+        """Whether it is a two-sided MMD over all pairs of points, whose power has a formula."""
+        return False
+
+    def least_bins(self, n: int, m: int) -> int:
+        """How many bins must move at least, for samples of n and m points."""
+        return 1
+
+    @abstractmethod
+    def check(self, representation: nn.Module) -> None:
+        """Raise `IncompatibleParts` if it cannot see the samples through this representation."""
+
+    def check_law(self, representation: nn.Module) -> None:
+        """Raise `IncompatibleParts` unless `law` has an answer."""
+        raise IncompatibleParts(
+            f"the limiting law of {self!r} depends on unknown parameters of the data, so "
+            "Asymptotic() cannot use it. Use Permutation(), or BlockMMD(), which has a law."
+        )
+
+    def law(self, prepared: Any) -> Law:
+        """Its limiting law, where `check_law` does not object."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def prepare(
+        self,
+        representation: Any,
+        points: EmbeddedSamples,
+        bins: Bins,
+        generator: torch.Generator,
+    ) -> Any:
+        """Everything about the points that `evaluate` needs.
+
+        Parameters
+        ----------
+        representation
+            The kernel or feature map of the test.
+        points
+            The samples as the representation sees them: `points.parts` holds what `Kernel.embed`
+            gave, or the features, of X and then of Y. `points.resources` says what long work may
+            use.
+        bins
+            Which points move together.
+        generator
+            For whatever has to be drawn. A draw must not look at labels.
+        """
+
+    @abstractmethod
+    def evaluate(self, prepared: Any, shuffles: Tensor) -> Tensor:
+        """(B,) values, one for each of the (B, moving) shuffles of bins."""
+
+    @abstractmethod
+    def effect(self, prepared: Any, observed: float, threshold: float) -> Effect:
+        """How different the samples are; `threshold` is what the value must reach at level 0.05."""
+
+    def quieter(self) -> Statistic:
+        """A statistic of the same expectation with less noise, for what is only shown."""
+        return self
+
+    def contributions(
+        self, representation: Any, points: EmbeddedSamples, prepared: Any, value: float
+    ) -> tuple[Tensor, Tensor]:
+        """(n,) and (m,) numbers whose means over X and over Y add up to the observed `value`."""
+        raise self._cannot_be_taken_apart()
+
+    def witness(
+        self, representation: Any, z: Embedded, n: int, m: int, value: float, memory: int
+    ) -> Tensor:
+        """Where new points lie between X and Y: positive near X, negative near Y.
+
+        `z` holds the embedded points of X, of Y and then the new ones, for which values come back.
+        """
+        raise self._cannot_be_taken_apart()
+
+    def _cannot_be_taken_apart(self) -> IncompatibleParts:
+        return IncompatibleParts(
+            f"{self!r} cannot be taken apart by points. Use MMD(...) or HotellingT2(...)."
+        )

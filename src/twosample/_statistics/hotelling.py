@@ -1,0 +1,204 @@
+"""Hotelling's T^2 of the features of two samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import scipy  # which imports its parts, such as scipy.stats, when they are used
+import torch
+from torch import Tensor, nn
+
+from .._data.samples import EmbeddedSamples
+from .._estimators import t2_from_whitened
+from .._kernels import Kernel
+from .._products import Embedded
+from .._result import Effect
+from ..errors import IncompatibleParts, InputError, warn
+from .base import Bins, Law, Statistic, sums_over
+
+# Eigenvalues of a scatter, relative to the largest; features in float32 carry errors of 1e-12.
+_SINGULAR = 1e-10
+_RIDGE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedT2:
+    """All that T^2 needs: sums over bins of features that a total scatter has made white."""
+
+    bins: Bins
+    sizes: tuple[int, int]
+    totals: Tensor  # (S, p), or for pairs (moving_x + 1, p), the last for the pairs that stay
+    features: tuple[Tensor, Tensor]  # of X and of Y, as the map gives them
+    resolution: float
+
+
+@dataclass(frozen=True)
+class HotellingT2(Statistic):
+    """Hotelling's T^2: the squared distance of two means in units of its own spread.
+
+    With n and m points of features f, d = mean f(X) - mean f(Y) and S the pooled covariance,
+
+        T^2 = n m / (n + m) d' S^-1 d.
+
+    A shuffle changes S, but not the total scatter of the pooled features, of which T^2 is a
+    function together with d: one factorisation serves all shuffles. Its law tends to chi-squared
+    with one degree of freedom a feature.
+
+    Parameters
+    ----------
+    paired
+        n zbar' S^-1 zbar of the differences z_i = f(X_i) - f(Y_i), as published [Jitkrittum2016]:
+        equal sizes only.
+    """
+
+    paired: bool = False
+
+    symbol = "T²"
+    paired_form = "HotellingT2(paired=True)"
+
+    @property
+    def shuffled_by(self) -> tuple[str, ...]:
+        return ("swaps",) if self.paired else ("permutations",)
+
+    def check(self, representation: nn.Module) -> None:
+        if isinstance(representation, Kernel):
+            raise IncompatibleParts(
+                f"{self!r} takes a map from points to features, but the representation is a "
+                f"kernel. Use MeanEmbedding(kernel={type(representation).__name__}(...)), or MMD()."
+            )
+
+    def check_law(self, representation: nn.Module) -> None:
+        """It is chi-squared, whatever the features are."""
+
+    def law(self, prepared: PreparedT2) -> Law:
+        """Chi-squared with one degree of freedom a feature."""
+        degrees = prepared.totals.shape[1]
+        law = scipy.stats.chi2(degrees)
+        return Law(
+            lambda value: float(law.sf(value)),
+            lambda alpha: float(law.isf(alpha)),
+            f"chi-squared law with {degrees} degrees of freedom",
+        )
+
+    def prepare(
+        self,
+        representation: nn.Module,
+        points: EmbeddedSamples,
+        bins: Bins,
+        generator: torch.Generator,
+    ) -> PreparedT2:
+        n, m = points.sizes
+        if self.paired and n != m:
+            raise InputError(
+                f"the paired T^2 needs samples of one size, not {n} and {m}; use HotellingT2()."
+            )
+        (features,) = points.parts
+        eps = torch.finfo(features.dtype).eps
+        f = features.double().cpu()
+        if n + m - 2 < f.shape[1] or (self.paired and n - 1 < f.shape[1]):
+            raise InputError(
+                f"{n} and {m} points are too few for {f.shape[1]} features; use more points or "
+                "fewer features."
+            )
+        if self.paired:
+            white, smallest = _whitened(f[:n] - f[n:])
+            totals = _sums_over_pairs(bins, white)
+        else:
+            white, smallest = _whitened(f - f.mean(0))
+            totals = sums_over(bins, white)
+        # Duplicates that trade places may differ by the rounding of their features, which the
+        # whitening magnifies.
+        tiny = torch.finfo(torch.float64).tiny
+        rounding = 8 * eps * float(f.abs().max()) / max(smallest, tiny) ** 0.5
+        resolution = rounding * math.sqrt(f.shape[1])
+        return PreparedT2(bins, (n, m), totals, (f[:n], f[n:]), resolution)
+
+    def evaluate(self, prepared: PreparedT2, shuffles: Tensor) -> Tensor:
+        n, m = prepared.sizes
+        if self.paired:
+            moved = prepared.bins.signs(shuffles) @ prepared.totals[:-1]
+            of_pairs = moved + prepared.totals[-1]
+            return t2_from_whitened(of_pairs.square().sum(1) / n, n - 1)
+        of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # the totals of all bins sum to 0
+        return t2_from_whitened(of_x.square().sum(1) * (1 / n + 1 / m), n + m - 2)
+
+    def effect(self, prepared: PreparedT2, observed: float, threshold: float) -> Effect:
+        """The estimated power, by the noncentral chi-squared law."""
+        degrees = prepared.totals.shape[1]
+        # Not by `scipy.stats.ncx2`, which takes a second to import.
+        noncentrality = max(0.0, observed - degrees)  # the mean of T^2 is about their sum
+        return Effect(power=float(1 - scipy.special.chndtr(threshold, degrees, noncentrality)))
+
+    def contributions(
+        self, representation: nn.Module, points: EmbeddedSamples, prepared: Any, value: float
+    ) -> tuple[Tensor, Tensor]:
+        """The discriminant of each point, times what makes its means add up to T^2."""
+        n, m = points.sizes
+        (features,) = points.parts
+        scores = self._discriminant(features.double().cpu(), n, m, value)
+        factor = self._factor(n, m)
+        return factor * scores[:n], -factor * scores[n:]
+
+    def witness(
+        self, representation: nn.Module, z: Embedded, n: int, m: int, value: float, memory: int
+    ) -> Tensor:
+        return self._discriminant(z[0].double().cpu(), n, m, value)[n + m :]
+
+    def _factor(self, n: int, m: int) -> float:
+        """T^2 over d' S^-1 d."""
+        return n if self.paired else n * m / (n + m)
+
+    def _discriminant(self, f: Tensor, n: int, m: int, value: float) -> Tensor:
+        """The scores d' S^-1 (f - midpoint) for features of X, then Y, then any others.
+
+        `value` is T^2 of X and Y.
+        """
+        of_x = f[:n]
+        of_y = f[n : n + m]
+        d = of_x.mean(0) - of_y.mean(0)
+        midpoint = (of_x.mean(0) + of_y.mean(0)) / 2
+        rows = of_x - of_y if self.paired else f[: n + m] - f[: n + m].mean(0)
+        # The total scatter in the place of S: they differ by a multiple of d d', which leaves the
+        # direction as it is.
+        values, vectors = torch.linalg.eigh(rows.T @ rows)
+        floor = max(float(values[-1]) * _RIDGE, 1e-300)
+        direction = vectors @ (vectors.T @ d / values.clamp_min(floor))
+        wanted = value / self._factor(n, m)  # d' S^-1 d
+        length = wanted / max(float(d @ direction), 1e-300)
+        scores: Tensor = (f - midpoint) @ direction * length
+        return scores
+
+
+def _sums_over_pairs(bins: Bins, differences: Tensor) -> Tensor:
+    """(moving_x + 1, p) sums over bins of pairs, the last for the pairs that stay in place."""
+    places = bins.members(0, bins.moving_x)
+    totals = torch.zeros(bins.moving_x + 1, differences.shape[1], dtype=torch.float64)
+    totals[:-1] = differences[places].sum(1)
+    totals[-1] = differences.sum(0) - totals[:-1].sum(0)
+    return totals
+
+
+def _whitened(rows: Tensor) -> tuple[Tensor, float]:
+    """Rows whose sum of squares and products is the identity, and its smallest eigenvalue before.
+
+    A scatter that is nearly singular gets a ridge, which no shuffle changes either, and a warning.
+    """
+    scatter = rows.T @ rows
+    if not bool(torch.isfinite(scatter).all()):
+        raise InputError(
+            "the features of the points to test are not finite numbers; look for extreme values in "
+            "the data, or use wider locations or frequencies."
+        )
+    values, vectors = torch.linalg.eigh(scatter)
+    largest = float(values[-1])
+    if float(values[0]) <= _SINGULAR * largest:
+        warn(
+            "the features of the points to test are nearly dependent (eigenvalues from "
+            f"{float(values[0]):.2g} to {largest:.2g}), so a ridge of {_RIDGE:g} of the largest "
+            "is added; use fewer locations or frequencies."
+        )
+        ridge = max(_RIDGE * largest, torch.finfo(torch.float64).tiny)
+        values = values.clamp_min(0) + ridge
+    return rows @ vectors / values.sqrt(), float(values[0])
