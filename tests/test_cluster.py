@@ -28,6 +28,7 @@ from twosample._data.streams import Stream
 from twosample._files.parts import NpyRows
 from twosample._kernels import DeepKernel, Gaussian, Linear, OnFeatures
 from twosample._products import block_and_row_sums
+from twosample._random import Generators
 from twosample._resources import HERE, Resources
 from twosample._statistics import HotellingT2
 from twosample.errors import ClusterError, InputError, MissingDependency
@@ -408,7 +409,7 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
     fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
     killing = Killing(client)
     samples = twosample._data.samples.as_samples(X, Y)
-    found = fitted._test(samples, twosample._random.Streams(0), False, killing)
+    found = fitted._test(samples, Generators(0), Resources(fitted.spec.memory, workers=killing))
     assert seen["killed"] == 1
     assert seen["results"] > 100
     same(found, expected)

@@ -32,8 +32,10 @@ from twosample import (
     TwoSampleTest,
 )
 from twosample._calibration import pvalue
+from twosample._data.samples import EmbeddedSamples
 from twosample._insight.explain import benjamini_hochberg, explain, holm, witness
 from twosample._kernels import ARDGaussian, WeightedSum
+from twosample._statistics import BlockMMD, Statistic
 
 ROOT = Path(__file__).parents[1]
 
@@ -284,17 +286,32 @@ def test_a_statistic_of_somebody_elses_cannot_be_taken_apart(orders):
     class Other(MMD):
         pass
 
+    class Plain(MMD):
+        contributions = Statistic.contributions
+
+    def explained(statistic):
+        spec = dataclasses.replace(result.fitted.spec, statistic=statistic)
+        fitted = dataclasses.replace(result.fitted, spec=spec)
+        return explain(dataclasses.replace(result, fitted=fitted), rng=0)
+
     _, _, result = orders
-    spec = dataclasses.replace(result.fitted.spec, statistic=Other())
-    explain(
-        dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0
-    )  # an MMD still
-    spec = dataclasses.replace(result.fitted.spec)
-    object.__setattr__(spec, "statistic", "a number")
+    explained(Other())  # an MMD still
     with pytest.raises(IncompatibleParts, match="cannot be taken apart by points"):
-        explain(
-            dataclasses.replace(result, fitted=dataclasses.replace(result.fitted, spec=spec)), rng=0
-        )
+        explained(Plain())
+
+
+@pytest.mark.parametrize(("n", "m"), [(300, 300), (300, 200), (200, 300)])
+def test_blocks_are_taken_apart_as_the_test_made_them(n, m):
+    """Rounding is all that may be missing between the contributions of points and the statistic."""
+    rng = np.random.default_rng(3)
+    test = TwoSampleTest(Gaussian(), statistic=BlockMMD(), calibration=PairSwap(19))
+    result = run(test, rng.normal(size=(n, 2)), rng.normal(0.7, 1.3, size=(m, 2)))
+    kernel = result.fitted.representation
+    samples = result.samples
+    points = EmbeddedSamples(kernel.embed(samples.pooled()), samples.sizes, samples.schema)
+    prepared = result.calibrated.prepared
+    of_x, of_y = BlockMMD().contributions(kernel, points, prepared, result.statistic)
+    assert float(of_x.mean() + of_y.mean()) == pytest.approx(result.statistic, rel=1e-5)
 
 
 def test_no_shares_of_a_statistic_that_is_not_positive():

@@ -441,7 +441,7 @@ def test_tests_that_the_formula_is_not_of_are_refused():
     block = TwoSampleTest(Gaussian(1.0), statistic=MMD("block"), calibration=PairSwap(19))
     for test, name in (
         (twosample.METHODS["me"](steps=2, permutations=19), "Hotelling"),
-        (block, r"MMD\('block'"),
+        (block, "BlockMMD"),
     ):
         result = test.run(X, Y, rng=0)
         with pytest.raises(

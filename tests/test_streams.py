@@ -326,7 +326,7 @@ def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
         lambda points: (points,),
         torch.Generator().manual_seed(0),
         device=torch.device("cpu"),
-        memory=2**20,
+        resources=Resources(2**20),
     ).parts
     back = (parts[0].double() * spied.scaling.scale + spied.scaling.shift).round()[:, 0].tolist()
     assert sorted([*back, *picked]) == [*X[:, 0], *Y[:, 0]]
@@ -660,6 +660,7 @@ from torch import nn
 import twosample
 from twosample import Gaussian, Learning, OnFeatures, Permutation, TwoSampleTest
 from twosample._data.streams import Stream
+from twosample._resources import Resources
 torch.set_num_threads(1)
 twosample.two_sample_test(torch.eye(40).numpy(), 2 * torch.eye(40).numpy(), "mmd-median")
 torch.manual_seed(0)
