@@ -44,6 +44,7 @@ from twosample._data.samples import Moments, Profile, Scaling, as_samples, schem
 from twosample._data.streams import Stream, embed_streams, survey, training_rows
 from twosample._data.tables import Origin
 from twosample._files import parts as files
+from twosample._resources import Resources
 from twosample.errors import InputError, InputWarning
 
 ROOT = Path(__file__).parents[1]

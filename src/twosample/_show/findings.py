@@ -11,6 +11,7 @@ import torch
 from .._data.samples import Samples
 from .._insight.explain import Explanation, explain, held_out
 from .._random import Generators, RNGLike
+from .._resources import Resources
 from .._result import TwoSampleResult
 from .maps import PointMap, point_map
 from .page import levels_with, or_why
@@ -136,4 +137,4 @@ def on_fewer_points(
         samples.schema,
         (rows_x.cpu()[chosen_x], rows_y.cpu()[chosen_y]),
     )
-    return fitted._test_scaled(fewer, generators, False)
+    return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))

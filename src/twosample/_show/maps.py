@@ -19,13 +19,14 @@ from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
+from .._data.embedding import embed_samples
 from .._data.samples import Samples, Schema, as_samples
 from .._featurizers import SklearnClassifier
 from .._insight.explain import Explanation, held_out, witness
-from .._kernels import DeepKernel, Kernel, Mapped
+from .._kernels import DeepKernel, Kernel, Mapped, embedding_of
 from .._random import Generators, RNGLike
+from .._resources import Resources
 from .._result import TwoSampleResult
-from .._statistics.mmd import embed_pooled, embedding
 from .._two_sample import FittedTest
 from ..errors import IncompatibleParts, InputError
 
@@ -272,10 +273,9 @@ def is_plane(schema: Schema) -> bool:
 
 def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
     """(N, d): what the kernel compares points by, or the features that the statistic takes."""
-    embed = embedding(fitted.representation)
-    with torch.no_grad():
-        embedded = embed_pooled(embed, samples, generator, memory=fitted.spec.memory)
-    features: Array = embedded[0].flatten(1).double().cpu().numpy()
+    embed = embedding_of(fitted.representation)
+    points = embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
+    features: Array = points.parts[0].flatten(1).double().cpu().numpy()
     return features
 
 
