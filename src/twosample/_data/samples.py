@@ -317,6 +317,10 @@ class Scaling:
         x, y = (self._apply(points, dtype, device) for points in (samples.x, samples.y))
         return replace(samples, x=x, y=y)
 
+    def undo(self, points: Tensor) -> Tensor:
+        """Give scaled points, or one of them, in the user's units again: in float64, on the CPU."""
+        return points.detach().to("cpu", torch.float64) * self.scale + self.shift
+
     def _apply(self, points: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
         # Halves of large numbers, because the difference of two of them may exceed float64. Small
         # ones are not halved: they might lose a digit. In data that `of` has not seen a value may

@@ -679,6 +679,7 @@ def _telling(
 def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
     """A scaled row of a table as the user wrote it."""
     values: dict[str, Value] = {}
+    undone = scaling.undo(point)
     for column, place in places(schema):
         encoded = point[place]
         if column.missing and encoded[-1] > 0.5:
@@ -689,14 +690,10 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
         elif column.kind == "boolean":
             values[column.name] = bool(encoded[0] > 0.5)
         else:
-            scaled, shift, scale = (
-                float(part)
-                for part in (encoded[0], scaling.shift[place][0], scaling.scale[place][0])
-            )
+            value = float(undone[place][0])
             # Single precision kept so many digits of the distance from the mean: no others are
             # shown.
-            error = abs(scaled) * scale * 2.0**-23
-            value = scaled * scale + shift
+            error = abs(float(encoded[0])) * float(scaling.scale[place][0]) * 2.0**-23
             values[column.name] = (
                 round(value, -math.ceil(math.log10(error))) if error > 0 else value
             )
@@ -705,7 +702,7 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
 
 def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
     """A scaled image as (H, W) or (H, W, C)."""
-    image = (point * scaling.scale + scaling.shift).permute(1, 2, 0).numpy()
+    image = scaling.undo(point).permute(1, 2, 0).numpy()
     image = image[:, :, 0] if image.shape[2] == 1 else image
     return (
         image.round().clip(0, 255).astype(np.uint8)

@@ -220,7 +220,7 @@ def _as_given(
     """A location as the user's data are: a row of a table, or an image in 0..255."""
     if given.schema.kind == "table":
         return row_values(given.schema, scaling, location)
-    image = (location.double() * scaling.scale + scaling.shift).permute(1, 2, 0).numpy()
+    image = scaling.undo(location).permute(1, 2, 0).numpy()
     image = image[:, :, 0] if image.shape[2] == 1 else image
     if (
         given.schema.pixels != "uint8"

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
-from torch import Tensor, nn
+from torch import nn
 
 from .._data.embedding import embed_samples
 from .._data.samples import Samples, Schema, as_samples
@@ -228,7 +228,7 @@ def point_map(
         space = "the data"
         first, second = samples.schema.columns
         axes = (first.name, second.name)
-        positions = in_units(fitted, points)
+        positions = fitted.scaling.undo(points).numpy()
     else:
         space = _space(fitted, samples.schema)
         pooled = Samples(points[:0], points, samples.schema)
@@ -311,7 +311,7 @@ def _witness_field(result: TwoSampleResult, limits: Limits) -> Field:
     # `witness` asks for the names of columns, which points of a grid do not have.
     unnamed = as_samples([[0.0, 0.0]], [[1.0, 1.0]]).schema
     result = dataclasses.replace(result, samples=dataclasses.replace(samples, schema=unnamed))
-    points = in_units(fitted, samples.pooled())
+    points = fitted.scaling.undo(samples.pooled()).numpy()
     values = witness(result, np.concatenate([grid, points]))
     field, at_x, at_y = np.split(values, [len(grid), len(grid) + samples.sizes[0]])
     if _is_inner_product(fitted.representation, samples):
@@ -335,7 +335,7 @@ def held_out_plane(result: TwoSampleResult) -> Scatter:
     n, m = samples.sizes
     first, second = samples.schema.columns
     of_y = np.arange(n + m) >= n
-    return Scatter(in_units(fitted, samples.pooled()), of_y, (first.name, second.name))
+    return Scatter(fitted.scaling.undo(samples.pooled()).numpy(), of_y, (first.name, second.name))
 
 
 def kernel_contours_of(
@@ -365,7 +365,7 @@ def kernel_contours_of(
         at_centres = kernel(centres.to(samples.x), centres.to(samples.x)).diagonal()
     values = (around / at_centres).double().cpu().numpy()
     fields = tuple(Field(x, y, column.reshape(len(y), len(x))) for column in values.T)
-    return KernelContours(points, in_units(fitted, centres), fields)
+    return KernelContours(points, fitted.scaling.undo(centres).numpy(), fields)
 
 
 def _is_inner_product(representation: nn.Module, samples: Samples) -> bool:
@@ -395,12 +395,6 @@ def _cluster_centres(points: Array, count: int, generator: np.random.Generator) 
 
 
 # Common to both.
-
-
-def in_units(fitted: FittedTest, points: Tensor) -> Array:
-    """Scaled points of a table in the user's units."""
-    values: Array = (points.cpu().double() * fitted.scaling.scale + fitted.scaling.shift).numpy()
-    return values
 
 
 def _grid(limits: Limits) -> tuple[Array, Array, Array]:

@@ -12,7 +12,6 @@ from .._data.samples import Column
 from .._insight.explain import held_out, places
 from .._result import TwoSampleResult
 from ..errors import InputError
-from .maps import in_units
 
 Array = NDArray[np.float64]
 
@@ -111,8 +110,8 @@ def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
         listed = ", ".join(columns) or "none, as these are images"
         raise InputError(f"there is no column {name!r}; there are {listed}.")
     column, place = columns[name]
-    x = in_units(fitted, samples.x)[:, place]  # (n, encoded columns)
-    y = in_units(fitted, samples.y)[:, place]
+    x = fitted.scaling.undo(samples.x).numpy()[:, place]  # (n, encoded columns)
+    y = fitted.scaling.undo(samples.y).numpy()[:, place]
     if column.kind == "numeric":
         return _of_numbers(name, _present(column, x)[:, 0], _present(column, y)[:, 0])
     if column.kind == "boolean":
