@@ -81,9 +81,10 @@ def power_curve(
         label=curve.band_name,
     )
     ax.plot(curve.sizes, curve.power, color=X_COLOUR, linewidth=2, label=curve.name)
-    ax.axvline(curve.here.value, color=NEUTRAL, linestyle=":", label=curve.here.legend)
-    if curve.needed is not None:
-        needed = curve.needed
+    here = curve.here
+    ax.axvline(here.value, color=NEUTRAL, linestyle=":", label=here.legend)
+    needed = curve.needed
+    if needed is not None:
         ax.plot(needed.value, curve.wanted, "D", color=Y_COLOUR, label=needed.legend)
     ax.set(xlabel=curve.x_label, ylabel=curve.y_label, title=curve.title)
     ax.set(xscale="log", ylim=(0, 1.02))  # a line at a power of 1 stays whole
@@ -118,11 +119,12 @@ def training_curve(result: TwoSampleResult, ax: Axes | None = None) -> Axes:
     ax = _axes(ax)
     batches = curve.batches
     ax.plot(batches.x, batches.y, color=X_COLOUR, linewidth=1, label=batches.name)
-    if curve.validation is not None:
-        validation = curve.validation
+    validation = curve.validation
+    if validation is not None:
         ax.plot(validation.x, validation.y, color=Y_COLOUR, linestyle="--", label=validation.name)
-    if curve.kept is not None:
-        ax.axvline(curve.kept.value, color=NEUTRAL, linestyle=":", label=curve.kept.legend)
+    kept = curve.kept
+    if kept is not None:
+        ax.axvline(kept.value, color=NEUTRAL, linestyle=":", label=kept.legend)
     ax.set(xlabel=curve.x_label, ylabel=curve.y_label, title=curve.title)
     ax.legend(frameon=False)
     return ax
@@ -144,7 +146,8 @@ def column_ranking(
     bars = ax.barh(names, shares, color=X_COLOUR, edgecolor=X_COLOUR)
     for bar, column in zip(bars, columns, strict=True):
         bar.set_fill(column.adjusted <= alpha)
-    ax.bar_label(bars, [f"p = {format_pvalue(column.adjusted)}" for column in columns], padding=4)
+    texts = [f"p = {format_pvalue(column.adjusted)}" for column in columns]
+    ax.bar_label(bars, texts, padding=4)
     ax.invert_yaxis()
     ax.margins(x=0.25)  # room for the p-values
     ax.set_xlabel("importance: share of the statistic that goes without it")
@@ -177,7 +180,8 @@ def witness_map(
             alpha=0.4,
             extend="both",  # the first and the last colour hold what is far out as well
         )
-    for name, marker, chosen in (("X", "o", ~points.of_y), ("Y", "D", points.of_y)):
+    of_y = points.of_y
+    for name, marker, chosen in (("X", "o", ~of_y), ("Y", "D", of_y)):
         x, y = points.positions[chosen].T
         ax.scatter(
             x,
@@ -209,7 +213,8 @@ def kernel_contours(
     contours = kernel_contours_of(result, held_out_plane(result), rng=rng)
     ax = _axes(ax)
     points = contours.points
-    samples = (("X", "o", X_COLOUR, ~points.of_y), ("Y", "D", Y_COLOUR, points.of_y))
+    of_y = points.of_y
+    samples = (("X", "o", X_COLOUR, ~of_y), ("Y", "D", Y_COLOUR, of_y))
     for name, marker, colour, chosen in samples:
         x, y = points.positions[chosen].T
         ax.plot(x, y, marker, color=colour, markersize=2, alpha=0.35, label=name)
@@ -217,6 +222,7 @@ def kernel_contours(
         levels = field.crossed(contours.levels)
         if levels:
             ax.contour(field.x, field.y, field.values, levels, colors="black", linewidths=1)
+    # The points that the contours are around.
     ax.plot(*contours.centres.T, "+", color="black")
     _label_plane(ax, points)
     ax.set_title(contours.title)
@@ -238,9 +244,12 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
     above = mosaic(shaded[: len(of_x)], columns)
     below = mosaic(shaded[len(of_x) :], columns)
     height = len(shaded[0])
-    gap = np.full((max(1, height // 6), *above.shape[1:]), 255, dtype=np.uint8)
-    ax.imshow(np.concatenate([above, gap, below]), cmap="gray", vmin=0, vmax=255)
-    ax.set_yticks([height / 2, len(above) + len(gap) + height / 2], ["X", "Y"])
+    gap = np.full_like(above[: max(1, height // 6)], 255)  # white
+    sheet = np.concatenate([above, gap, below])
+    ax.imshow(sheet, cmap="gray", vmin=0, vmax=255)
+    middle_x = height / 2
+    middle_y = len(above) + len(gap) + height / 2
+    ax.set_yticks([middle_x, middle_y], ["X", "Y"])
     ax.set_xticks([])
     ax.spines[:].set_visible(False)
     ax.set_title("The most telling images, the most telling first")
@@ -249,7 +258,9 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
 
 def _label_plane(ax: Axes, points: Scatter) -> None:
     across, up = points.limits
-    ax.set(xlim=across, ylim=up, xlabel=points.axes[0], ylabel=points.axes[1])
+    ax.set(xlim=across, ylim=up)
+    x_label, y_label = points.axes
+    ax.set(xlabel=x_label, ylabel=y_label)
 
 
 def _witness_colours() -> Colormap:

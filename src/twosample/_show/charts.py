@@ -101,10 +101,12 @@ class NullDistribution:
 
     def x_limits(self, thresholds: Iterable[Mark | None]) -> Ends:
         """Ends between which the bins, the observed value and these thresholds are in view."""
-        values = [float(self.edges[0]), float(self.edges[-1]), self.observed.value]
+        values = [*self.edges.tolist(), self.observed.value]
         values += [mark.value for mark in thresholds if mark is not None]
-        margin = 0.03 * (max(values) - min(values))
-        return min(values) - margin, max(values) + margin
+        low = min(values)
+        high = max(values)
+        margin = 0.03 * (high - low)
+        return low - margin, high + margin
 
     @property
     def alt(self) -> str:
@@ -126,8 +128,12 @@ def null_of(result: TwoSampleResult) -> NullDistribution:
         threshold = _threshold_of_shuffles(values)
     else:
         law = _law(result)
-        edges = np.linspace(min(law.threshold(0.999), 0.0), law.threshold(0.001), _LAW_BINS + 1)
-        shares = -np.diff([law.survival(float(edge)) for edge in edges])
+        # All but one in a thousand at each end; from 0 for statistics that are never below it.
+        lowest = min(law.threshold(0.999), 0.0)
+        highest = law.threshold(0.001)
+        edges = np.linspace(lowest, highest, _LAW_BINS + 1)
+        above = [law.survival(edge) for edge in edges.tolist()]
+        shares = -np.diff(above)
         threshold = law.threshold
     symbol = "MMD²" if result.fitted is None else result.fitted.spec.statistic.symbol
     observed = Mark(
@@ -144,17 +150,22 @@ def _bin_edges(values: Array) -> Array:
     if _FEWEST_BINS <= bins <= _MOST_BINS:
         return edges
     # A few far-out values make "auto" bins very thin; a few shuffles make them very wide.
-    fitting: Array = np.histogram_bin_edges(values, min(max(bins, _FEWEST_BINS), _MOST_BINS))
-    return fitting
+    bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
+    readable: Array = np.histogram_bin_edges(values, bins)
+    return readable
 
 
 def _threshold_of_shuffles(values: Array) -> Callable[[float], float | None]:
-    ordered = np.sort(values)
+    falling = np.sort(values)[::-1]
+    labellings = len(values) + 1  # the shuffles and the observed order
 
     def threshold(alpha: float) -> float | None:
-        # p <= alpha means that fewer than this many shuffles reach the observed value.
-        rank = math.floor(alpha * (len(ordered) + 1) + 1e-9)
-        return None if rank < 1 else float(ordered[-min(rank, len(ordered))])
+        # p <= alpha means that fewer than this many shuffles reach the observed value. An alpha
+        # such as 0.29 times 100 is a little below 29 in floats, hence the small addend.
+        rank = math.floor(alpha * labellings + 1e-9)
+        if rank < 1:
+            return None
+        return float(falling[min(rank, len(falling)) - 1])
 
     return threshold
 
@@ -217,13 +228,13 @@ class PowerCurve:
 
     def alt(self, unit: str) -> str:
         """The chart in words, for those who do not see it."""
-        start = (
-            f"Predicted power at alpha = {self.alpha:g}: {self.power[0]:.2f} with "
-            f"{self.sizes[0]} {unit} of X"
-        )
+        fewest = self.sizes[0]
+        power = self.power[0]
+        start = f"Predicted {self.name}: {power:.2f} with {fewest} {unit} of X"
         if self.needed is None:
             return f"{start}."
-        return f"{start}, {self.wanted:g} with {self.needed.value:.0f}."
+        needed = self.needed.value
+        return f"{start}, {self.wanted:g} with {needed:.0f}."
 
 
 def power_over_sizes(
@@ -240,23 +251,31 @@ def power_over_sizes(
     n, m = predicted.sizes if sizes is None else sizes
     ratio = m / n
     needed = predicted.samples_needed(power, alpha, ratio=ratio)
-    # Twice as far as anything that is pointed out, but not so far that this test is lost from view.
-    largest = 2 * max(n, min(needed or 8 * n, 64 * n))
-    of_x = np.unique(np.geomspace(4, largest, _CURVE_SIZES).round().astype(np.int64))
-    of_both = [(int(size), max(2, round(size * ratio))) for size in of_x]
-    ends = np.array([predicted.power_interval(*both, alpha) for both in of_both])  # (K, 2)
+    # Twice as far as what is pointed out, but not so far that the test at hand is lost from view.
+    farthest = min(needed or 8 * n, 64 * n)
+    spaced = np.geomspace(4, 2 * max(n, farthest), _CURVE_SIZES)
+    sizes_of_x = np.unique(spaced.round().astype(np.int64))  # (K,)
+    values = []
+    lows = []
+    highs = []
+    for size in sizes_of_x.tolist():
+        of_y = max(2, round(size * ratio))
+        low, high = predicted.power_interval(size, of_y, alpha)
+        values.append(predicted.power(size, of_y, alpha))
+        lows.append(low)
+        highs.append(high)
     needed_mark = None
     if needed is not None:
         flag = f"{needed:,} for power {power:g}"
         needed_mark = Mark(needed, flag, f"{needed} points for {power:g}")
     return PowerCurve(
-        alpha,
-        power,
-        ratio,
-        of_x,
-        np.array([predicted.power(*both, alpha) for both in of_both]),
-        low=ends[:, 0],
-        high=ends[:, 1],
+        alpha=alpha,
+        wanted=power,
+        ratio=ratio,
+        sizes=sizes_of_x,
+        power=np.array(values),
+        low=np.array(lows),
+        high=np.array(highs),
         here=Mark(n, f"here: {n:,}", f"{n} points, as here"),
         needed=needed_mark,
     )
@@ -371,9 +390,10 @@ def distances_of(
     effect, values = effects(comparison)
     sources = explained or comparison
     samples = []
+    adjusted = comparison.adjusted
     for name, value in values.items():
         ends = _interval_of_mmd(comparison[name], sources.get(name))
-        samples.append(Distance(name, comparison.adjusted[name], value, ends))
+        samples.append(Distance(name, adjusted[name], value, ends))
     return Distances(samples, effect, comparison.alpha)
 
 
@@ -385,10 +405,12 @@ def _interval_of_mmd(result: TwoSampleResult, explained: TwoSampleResult | None)
         deviation = predict_power(explained).deviation(*result.sizes)
     except (InputError, IncompatibleParts):
         return None
-    half = NormalDist().inv_cdf(0.95) * deviation
+    half = NormalDist().inv_cdf(0.95) * deviation  # 5 % on either side
     # An estimate below 0 counts as 0: its interval must not shrink to nothing.
     mmd2 = max(0.0, result.statistic)
-    return math.sqrt(max(0.0, mmd2 - half)), math.sqrt(mmd2 + half)
+    low = math.sqrt(max(0.0, mmd2 - half))
+    high = math.sqrt(mmd2 + half)
+    return low, high
 
 
 # Training.
@@ -427,15 +449,14 @@ class TrainingCurve:
     @property
     def y_limits(self) -> Ends:
         """Ends between which all values are in view."""
-        values = [self.batches.y]
+        values = self.batches.y.tolist()
         if self.validation is not None:
-            values.append(self.validation.y)
+            values += self.validation.y.tolist()
         if self.held_out is not None:
-            values.append(np.array([self.held_out]))
-        everything = np.concatenate(values)
-        low = float(everything.min())
-        high = float(everything.max())
-        return low, high + 0.04 * (high - low)
+            values.append(self.held_out)
+        low = min(values)
+        high = max(values)
+        return low, high + 0.04 * (high - low)  # the highest line stays whole
 
     @property
     def alt(self) -> str:
@@ -453,12 +474,13 @@ def training_of(result: TwoSampleResult) -> TrainingCurve:
     if log is None or not log.objective:
         raise InputError(f"{result.method} took no training steps, so there is no curve to draw.")
     steps = np.arange(1, log.steps + 1, dtype=np.float64)
-    batches = Series("training batches", steps, np.asarray(log.objective, dtype=np.float64))
+    objective = np.asarray(log.objective, dtype=np.float64)
+    batches = Series("training batches", steps, objective)
     validation = None
     kept = None
     if log.validation:
-        pairs = np.array(log.validation, dtype=np.float64)  # (K, 2): step, value
-        validation = Series("validation", pairs[:, 0], pairs[:, 1])
+        at, values = np.array(log.validation, dtype=np.float64).T  # from pairs of step and value
+        validation = Series("validation", at, values)
         text = f"kept: step {log.best_step}"
         kept = Mark(log.best_step, text, text)
     return TrainingCurve(batches, validation, held_out_objective(result), kept)

@@ -1,7 +1,7 @@
 """The report of a comparison: one page about one reference and many samples.
 
-The first screen says which samples differ; each of them has a part that folds out, with what its
-own report would say first. That one is `comparison["name"].report(path)`.
+The first screen says which samples differ. Each sample has a part that folds out, with the
+beginning of what its own report would say; `comparison["name"].report(path)` writes that one.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ _MOST_PARTS = 60
 _MOST_ALBUMS = 30
 
 _PROMISES = {
-    "holm": "the chance that any sample of the reference's distribution is said to differ is at "
-    "most {alpha:g}, however the tests depend on each other (they share the reference)",
-    "bh": "of the samples said to differ, the expected share that does not is at most {alpha:g}, "
-    "if the tests depend positively on each other (they share the reference; choose by or holm "
-    "to assume nothing)",
-    "by": "of the samples said to differ, the expected share that does not is at most {alpha:g}, "
-    "however the tests depend on each other (they share the reference)",
-    "none": "each sample of the reference's distribution is said to differ with a chance of "
-    "{alpha:g}, so of many samples some will be",
+    "holm": "the probability that any sample with the distribution of the reference is said to "
+    "differ is at most {alpha:g}, however the tests depend on each other (they share the "
+    "reference)",
+    "bh": "on average, at most a share of {alpha:g} of the samples said to differ do not, if the "
+    "tests depend positively on each other (they share the reference; choose by or holm to assume "
+    "nothing)",
+    "by": "on average, at most a share of {alpha:g} of the samples said to differ do not, however "
+    "the tests depend on each other (they share the reference)",
+    "none": "each sample with the distribution of the reference is said to differ with a "
+    "probability of {alpha:g}, so among many samples some will be",
 }
 
 

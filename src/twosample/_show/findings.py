@@ -13,7 +13,7 @@ from .._insight.explain import Explanation, explain, held_out
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import TwoSampleResult
-from .maps import PointMap, point_map
+from .maps import PointMap, point_map, row_numbers
 from .page import levels_with, or_why
 
 ROWS_SHOWN = 8
@@ -130,11 +130,11 @@ def on_fewer_points(
         order_y = torch.randperm(m, generator=generators.torch("fewer of Y"))
     chosen_x = order_x[:most].sort().values
     chosen_y = order_y[:most].sort().values
-    rows_x, rows_y = samples.rows or (torch.arange(n), torch.arange(m))
+    rows_x, rows_y = row_numbers(samples)
     fewer = Samples(
         samples.x[chosen_x.to(samples.x.device)],
         samples.y[chosen_y.to(samples.y.device)],
         samples.schema,
-        (rows_x.cpu()[chosen_x], rows_y.cpu()[chosen_y]),
+        (rows_x[chosen_x], rows_y[chosen_y]),
     )
     return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))

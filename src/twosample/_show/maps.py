@@ -82,7 +82,8 @@ class Scatter:
     @property
     def limits(self) -> Limits:
         """Ends of the axes that hold the bulk of the points, with a margin."""
-        low, high = np.quantile(self.positions, [0.005, 0.995], axis=0)
+        # A few far-out points would otherwise press all others into a corner.
+        low, high = np.quantile(self.positions, [0.005, 0.995], axis=0)  # (2,) each
         margin = np.where(high > low, 0.08 * (high - low), 0.5)
         left, bottom = (low - margin).tolist()
         right, top = (high + margin).tolist()
@@ -92,7 +93,9 @@ class Scatter:
     def inside(self) -> NDArray[np.bool_]:
         """Which points lie within the limits."""
         low, high = np.array(self.limits).T
-        within: NDArray[np.bool_] = ((self.positions >= low) & (self.positions <= high)).all(1)
+        above = self.positions >= low  # (N, 2)
+        below = self.positions <= high
+        within: NDArray[np.bool_] = (above & below).all(1)
         return within
 
 
@@ -152,8 +155,8 @@ class PointMap(Scatter):
     @property
     def levels(self) -> Array:
         """The values of the witness between which one colour holds."""
-        levels: Array = np.linspace(-1, 1, WITNESS_CLASSES + 1) * self.largest
-        return levels
+        shares: Array = np.linspace(-1, 1, WITNESS_CLASSES + 1)
+        return shares * self.largest
 
     @property
     def alt(self) -> str:
@@ -245,23 +248,35 @@ def point_map(
         limits = Scatter(positions, of_y, axes).limits
         field = _witness_field(explanation.result, limits)
 
-    # A contribution is the witness over the size of the sample, and counts against Y.
-    of_x_points, of_y_points = explanation.contributions
-    witness_at_points = np.concatenate([n * of_x_points, -m * of_y_points])
-    rows_x, rows_y = samples.rows or (torch.arange(n), torch.arange(m))
-    rows = torch.cat([rows_x.cpu(), rows_y.cpu()])
+    # The contribution of a point is the witness there over the size of its sample; for points of Y
+    # with the other sign.
+    contributions_x, contributions_y = explanation.contributions
+    witness_x = n * contributions_x
+    witness_y = -m * contributions_y
+    pooled_witness = np.concatenate([witness_x, witness_y])
+    rows_x, rows_y = row_numbers(samples)
+    pooled_rows = torch.cat([rows_x, rows_y])
     return PointMap(
         positions,
         of_y,
         axes,
-        witness=witness_at_points[chosen.numpy()],
+        witness=pooled_witness[chosen.numpy()],
         points=chosen.numpy(),
-        rows=rows[chosen].numpy(),
+        rows=pooled_rows[chosen].numpy(),
         total=n + m,
         space=space,
         share=share,
         field=field,
     )
+
+
+def row_numbers(samples: Samples) -> tuple[Tensor, Tensor]:
+    """The rows of X and of Y in the data that were given; those of the points if nobody knows."""
+    if samples.rows is None:
+        n, m = samples.sizes
+        return torch.arange(n), torch.arange(m)
+    rows_x, rows_y = samples.rows
+    return rows_x.cpu(), rows_y.cpu()
 
 
 def is_plane(schema: Schema) -> bool:
@@ -274,8 +289,10 @@ def is_plane(schema: Schema) -> bool:
 def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
     """(N, d): what the kernel compares points by, or the features that the statistic takes."""
     embed = embedding_of(fitted.representation)
-    points = embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
-    features: Array = points.parts[0].flatten(1).double().cpu().numpy()
+    embedded = embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
+    # After its features a deep kernel keeps the raw columns, too.
+    first = embedded.parts[0].flatten(1)
+    features: Array = first.double().cpu().numpy()
     return features
 
 
@@ -299,9 +316,11 @@ def _main_axes(features: Array) -> tuple[Array, float]:
     """The two directions with the largest variance, and their share of all of it."""
     centred = features - features.mean(0)
     _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
+    first_two = directions[:2]  # (2, d)
     variance = lengths**2
-    total = max(variance.sum(), np.finfo(np.float64).tiny)
-    return centred @ directions[:2].T, float(variance[:2].sum() / total)
+    total = max(variance.sum(), np.finfo(np.float64).tiny)  # features may all be the same
+    share = variance[:2].sum() / total
+    return centred @ first_two.T, float(share)
 
 
 def _witness_field(result: TwoSampleResult, limits: Limits) -> Field:
@@ -313,12 +332,16 @@ def _witness_field(result: TwoSampleResult, limits: Limits) -> Field:
     result = dataclasses.replace(result, samples=dataclasses.replace(samples, schema=unnamed))
     points = fitted.scaling.undo(samples.pooled()).numpy()
     values = witness(result, np.concatenate([grid, points]))
-    field, at_x, at_y = np.split(values, [len(grid), len(grid) + samples.sizes[0]])
+    field = values[: len(grid)]
     if _is_inner_product(fitted.representation, samples):
         # The origin of features is arbitrary. Counted from midway between the samples, the field
         # agrees with the contributions of the points.
-        field = field - (at_x.mean() + at_y.mean()) / 2
-    return Field(x, y, field.reshape(len(y), len(x)))
+        at_points = values[len(grid) :]
+        n, _ = samples.sizes
+        mean_x = at_points[:n].mean()
+        mean_y = at_points[n:].mean()
+        field = field - (mean_x + mean_y) / 2
+    return Field(x, y, field.reshape(_GRID, _GRID))
 
 
 # The contours of the kernel.
@@ -332,10 +355,11 @@ def held_out_plane(result: TwoSampleResult) -> Scatter:
             "contours of the kernel take data of two columns of numbers; `witness_map` draws "
             "others along their main axes."
         )
-    n, m = samples.sizes
+    positions = fitted.scaling.undo(samples.pooled()).numpy()
+    n, _ = samples.sizes
+    of_y = np.arange(len(positions)) >= n
     first, second = samples.schema.columns
-    of_y = np.arange(n + m) >= n
-    return Scatter(fitted.scaling.undo(samples.pooled()).numpy(), of_y, (first.name, second.name))
+    return Scatter(positions, of_y, (first.name, second.name))
 
 
 def kernel_contours_of(
@@ -355,17 +379,22 @@ def kernel_contours_of(
         )
     pooled = samples.pooled().double().cpu().numpy()
     generator = Generators(rng).numpy("centres")
-    clustered = pooled[generator.permutation(len(pooled))[:_MOST_CLUSTERED]]
+    order = generator.permutation(len(pooled))
+    clustered = pooled[order[:_MOST_CLUSTERED]]
     centres = torch.from_numpy(_cluster_centres(clustered, _CENTRES, generator))
 
     x, y, grid = _grid(points.limits)
-    scaled_grid = (torch.from_numpy(grid) - fitted.scaling.shift) / fitted.scaling.scale
+    scaling = fitted.scaling
+    scaled_grid = (torch.from_numpy(grid) - scaling.shift) / scaling.scale
     with torch.no_grad():
-        around = kernel(scaled_grid.to(samples.x), centres.to(samples.x))  # (grid, centres)
-        at_centres = kernel(centres.to(samples.x), centres.to(samples.x)).diagonal()
+        # On the device of the samples and in their precision, as in the test.
+        a = scaled_grid.to(samples.x)
+        b = centres.to(samples.x)
+        around = kernel(a, b)  # (G, centres)
+        at_centres = kernel(b, b).diagonal()
     values = (around / at_centres).double().cpu().numpy()
-    fields = tuple(Field(x, y, column.reshape(len(y), len(x))) for column in values.T)
-    return KernelContours(points, fitted.scaling.undo(centres).numpy(), fields)
+    fields = [Field(x, y, column.reshape(_GRID, _GRID)) for column in values.T]
+    return KernelContours(points, scaling.undo(centres).numpy(), tuple(fields))
 
 
 def _is_inner_product(representation: nn.Module, samples: Samples) -> bool:
@@ -402,4 +431,5 @@ def _grid(limits: Limits) -> tuple[Array, Array, Array]:
     across, up = limits
     x = np.linspace(*across, _GRID)
     y = np.linspace(*up, _GRID)
-    return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(x, y), axis=-1)  # (len(y), len(x), 2)
+    return x, y, grid.reshape(-1, 2)

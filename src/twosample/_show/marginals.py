@@ -1,4 +1,4 @@
-"""How one column of a table is distributed in each sample: densities of numbers, shares of levels."""
+"""How one column of a table is distributed in each sample: densities of numbers, or shares."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class Densities:
     @property
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
+        top_x = self.at[self.x.argmax()]
+        top_y = self.at[self.y.argmax()]
         return (
-            f"Densities of {self.name}; the highest is at {self.at[self.x.argmax()]:.3g} in X and "
-            f"at {self.at[self.y.argmax()]:.3g} in Y."
+            f"Densities of {self.name}; the highest is at {top_x:.3g} in X and at {top_y:.3g} in Y."
         )
 
 
@@ -85,7 +86,9 @@ class Shares:
             places = np.argsort(-total, kind="stable")[:_MOST_LEVELS]
         places = places[total[places] > 0]
         levels = tuple(self.levels[place] for place in places)
-        return Shares(self.name, levels, self.x[places], self.y[places], self.ordered)
+        x = self.x[places]
+        y = self.y[places]
+        return Shares(self.name, levels, x, y, self.ordered)
 
     @property
     def highest(self) -> float:
@@ -95,11 +98,10 @@ class Shares:
     @property
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
-        listed = ", ".join(
-            f"{level} {100 * in_x:.0f} % and {100 * in_y:.0f} %"
-            for level, in_x, in_y in zip(self.levels, self.x, self.y, strict=True)
-        )
-        return f"Shares of the levels of {self.name} in X and in Y: {listed}."
+        texts = []
+        for level, in_x, in_y in zip(self.levels, self.x, self.y, strict=True):
+            texts.append(f"{level} {100 * in_x:.0f} % and {100 * in_y:.0f} %")
+        return f"Shares of the levels of {self.name} in X and in Y: {', '.join(texts)}."
 
 
 def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
@@ -109,18 +111,21 @@ def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
     if name not in columns:
         listed = ", ".join(columns) or "none, as these are images"
         raise InputError(f"there is no column {name!r}; there are {listed}.")
-    column, place = columns[name]
+    column, place = columns[name]  # place: a slice of encoded columns
     x = fitted.scaling.undo(samples.x).numpy()[:, place]  # (n, encoded columns)
     y = fitted.scaling.undo(samples.y).numpy()[:, place]
     if column.kind == "numeric":
-        return _of_numbers(name, _present(column, x)[:, 0], _present(column, y)[:, 0])
+        present_x = _present(column, x)
+        present_y = _present(column, y)
+        return _of_numbers(name, present_x[:, 0], present_y[:, 0])
     if column.kind == "boolean":
         levels: tuple[str, ...] = ("false", "true")
         x = _truth_shares(column, x)
         y = _truth_shares(column, y)
     else:
         levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
-        levels = levels[: len(levels) - column.missing]
+        if column.missing:
+            levels = levels[:-1]  # the last one says that there is no value
     if column.missing:
         levels = (*levels, "missing")
     return Shares(name, levels, x.mean(0), y.mean(0))
@@ -130,13 +135,21 @@ def _of_numbers(name: str, x: Array, y: Array) -> Densities | Shares:
     pooled = np.concatenate([x, y])
     counts = _few_whole_numbers(pooled)
     if counts is not None:
-        share_x = (np.rint(x)[:, None] == counts).mean(0)
-        share_y = (np.rint(y)[:, None] == counts).mean(0)
         levels = tuple(f"{count:g}" for count in counts)
+        share_x = _count_shares(x, counts)
+        share_y = _count_shares(y, counts)
         return Shares(name, levels, share_x, share_y, ordered=True)
     at = _along_the_bulk(pooled)
     width = _bandwidth(pooled, at)
-    return Densities(name, at, _density(x, at, width), _density(y, at, width))
+    density_x = _density(x, at, width)
+    density_y = _density(y, at, width)
+    return Densities(name, at, density_x, density_y)
+
+
+def _count_shares(values: Array, counts: Array) -> Array:
+    matches = np.rint(values)[:, None] == counts  # (N, counts)
+    shares: Array = matches.mean(0)
+    return shares
 
 
 def _truth_shares(column: Column, values: Array) -> Array:
@@ -164,9 +177,12 @@ def _few_whole_numbers(values: Array) -> Array | None:
     """
     whole = np.rint(values) + 0.0  # never -0
     distinct: Array = np.unique(whole)
-    # The points were tested in single precision, so a whole number may be off by a little.
-    rounding = min(0.01, 1e-5 * float(np.ptp(values))) + 1e-12 * float(np.abs(values).max())
-    if len(distinct) > _MOST_COUNTS or np.abs(values - whole).max() > rounding:
+    # The points were scaled in single precision, so a whole number may be off by a small part of
+    # the range; undoing the scaling adds a rounding of the size of the numbers.
+    tolerance = min(0.01, 1e-5 * float(np.ptp(values)))
+    tolerance += 1e-12 * float(np.abs(values).max())
+    farthest_off = np.abs(values - whole).max()
+    if len(distinct) > _MOST_COUNTS or farthest_off > tolerance:
         return None
     return distinct
 
@@ -174,7 +190,9 @@ def _few_whole_numbers(values: Array) -> Array | None:
 def _along_the_bulk(values: Array) -> Array:
     """Points along the bulk of the values."""
     low, high = np.quantile(values, [0.005, 0.995]).tolist()
-    margin = 0.08 * (high - low) or max(1.0, abs(low)) * 0.5
+    margin = 0.08 * (high - low)
+    if margin == 0:  # a column that is constant but for a few rows
+        margin = 0.5 * max(1.0, abs(low))
     return np.linspace(low - margin, high + margin, _CURVE_POINTS)
 
 
@@ -185,14 +203,19 @@ def _bandwidth(pooled: Array, at: Array) -> float:
     """
     quarter, three_quarters = np.quantile(pooled, [0.25, 0.75])
     deviation = float(pooled.std())
-    spread = min(deviation, float(three_quarters - quarter) / 1.349) or deviation
-    return max(0.9 * spread * math.pow(len(pooled), -0.2), float(at[1] - at[0]))
+    normal_deviation = float(three_quarters - quarter) / 1.349  # that of a normal law
+    spread = min(deviation, normal_deviation) or deviation
+    silverman = 0.9 * spread * math.pow(len(pooled), -0.2)
+    grid_step = float(at[1] - at[0])
+    return max(silverman, grid_step)
 
 
 def _density(values: Array, at: Array, width: float) -> Array:
     """A Gaussian kernel density, in parts so that memory stays small."""
     total = np.zeros(len(at))
     for part in np.array_split(values, 8):
-        total += np.exp(-0.5 * ((at[:, None] - part) / width) ** 2).sum(1)
-    density: Array = total / (len(values) * width * math.sqrt(2 * math.pi))
+        distances = (at[:, None] - part) / width  # (points of the curve, values)
+        total += np.exp(-0.5 * distances**2).sum(1)
+    area = len(values) * width * math.sqrt(2 * math.pi)
+    density: Array = total / area
     return density

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +13,17 @@ from numpy.typing import NDArray
 
 from .page import missing
 
+Bytes = NDArray[np.uint8]
+"""An image as (H, W) or (H, W, C), from 0 to 255."""
+
 _TILE = 40  # pixels of the longer side of an image on the map
 _TILES_ACROSS = 30
 
 
-def mosaic(images: Sequence[NDArray[np.uint8]], columns: int, gap: int = 1) -> NDArray[np.uint8]:
+def mosaic(images: Sequence[Bytes], columns: int, gap: int = 1) -> Bytes:
     """Images of one size side by side, in rows of `columns`, on white."""
     height, width, *channels = images[0].shape
-    lines = -(-len(images) // columns)
+    lines = math.ceil(len(images) / columns)
     sheet_height = lines * (height + gap) - gap
     sheet_width = columns * (width + gap) - gap
     sheet = np.full((sheet_height, sheet_width, *channels), 255, dtype=np.uint8)
@@ -30,15 +34,19 @@ def mosaic(images: Sequence[NDArray[np.uint8]], columns: int, gap: int = 1) -> N
     return sheet
 
 
-def shades(images: Sequence[NDArray[np.generic]]) -> list[NDArray[np.uint8]]:
+def shades(images: Sequence[NDArray[np.generic]]) -> list[Bytes]:
     """Images as 0..255: bytes as they are, floats on one scale for all of them."""
     if not images or images[0].dtype == np.uint8:
         return [image.astype(np.uint8) for image in images]
     low = min(float(image.min()) for image in images)
     high = max(float(image.max()) for image in images)
-    factor = 255 / max(high - low, np.finfo(np.float64).tiny)
-    scaled = [(image.astype(np.float64) - low) * factor for image in images]
-    return [image.round().astype(np.uint8) for image in scaled]
+    tiny = np.finfo(np.float64).tiny  # images may all be one grey
+    factor = 255 / max(high - low, tiny)
+    shaded = []
+    for image in images:
+        scaled = (image.astype(np.float64) - low) * factor
+        shaded.append(scaled.round().astype(np.uint8))
+    return shaded
 
 
 def thumbnails(images: Sequence[NDArray[np.generic]], longest: int) -> list[str]:
@@ -48,11 +56,14 @@ def thumbnails(images: Sequence[NDArray[np.generic]], longest: int) -> list[str]
 
 def sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
     """All images of a map in one small picture, and what a script needs to find one in it."""
-    tiles = [np.asarray(_smaller(image, _TILE)) for image in shades(images)]
-    # JPEG has no transparency.
-    opaque = [tile[..., :3] if tile.ndim == 3 else tile for tile in tiles]
-    height, width = tiles[0].shape[:2]
-    sheet = mosaic(opaque, _TILES_ACROSS, gap=0)
+    tiles = []
+    for image in shades(images):
+        tile = np.asarray(_smaller(image, _TILE))
+        if tile.ndim == 3:
+            tile = tile[..., :3]  # JPEG has no transparency
+        tiles.append(tile)
+    height, width, *_ = tiles[0].shape
+    sheet = mosaic(tiles, _TILES_ACROSS, gap=0)
     return {
         "sprite": _address(_pillow().fromarray(sheet), "JPEG"),
         "tile": [width, height],
@@ -60,7 +71,7 @@ def sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-def _smaller(image: NDArray[np.uint8], longest: int) -> Any:
+def _smaller(image: Bytes, longest: int) -> Any:
     picture = _pillow().fromarray(image)
     picture.thumbnail((longest, longest))
     return picture

@@ -212,7 +212,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
     n, m = findings.result.sizes
     ratio = m / n
     learns = findings.result.train_sizes is not None
-    on_top = f"; {unit} to learn from come on top" if learns else ""
+    on_top = f"; {unit} for training come on top" if learns else ""
 
     def power(level: float) -> str:
         return f"{predicted.power(n, m, level):.2f}"
@@ -239,7 +239,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
             between = f"at least {low:,} of X; there may be nothing to find"
         else:
             between = f"{low:,} to {high:,} of X"
-        return f"to test, of X and Y ({between}){on_top}"
+        return f"of X and of Y, to be tested ({between}){on_top}"
 
     def if_enough_shuffles(text: Callable[[float], str]) -> dict[float, str]:
         def at_level(level: float) -> str:
@@ -395,8 +395,10 @@ def _about_map(points: PointMap) -> str:
         where = f"along {points.space}; the height means nothing"
     text = f"{which} {where}."
     outside = int((~points.inside).sum())
-    if outside:
-        text += f" {outside} far out {'is' if outside == 1 else 'are'} not shown."
+    if outside == 1:
+        text += " 1 point far out is not shown."
+    elif outside > 1:
+        text += f" {outside} points far out are not shown."
     return text
 
 

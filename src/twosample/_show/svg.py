@@ -39,20 +39,45 @@ def element(name: str, *children: str, **attributes: object) -> Drawn:
     >>> element("text", "a < b", x=1.50, class_="label")
     '<text x="1.5" class="label">a &lt; b</text>'
     """
-    written = []
+    opening = name
     for key, value in attributes.items():
         if value is None:
             continue
         attribute = key.rstrip("_").replace("_", "-")
-        text = number(value) if isinstance(value, float) else str(value)
-        written.append(f' {attribute}="{html.escape(text)}"')
-    inside = [child if isinstance(child, Drawn) else html.escape(child) for child in children]
-    return Drawn(f"<{name}{''.join(written)}>{''.join(inside)}</{name}>")
+        written = number(value) if isinstance(value, float) else str(value)
+        opening += f' {attribute}="{html.escape(written)}"'
+    inside = ""
+    for child in children:
+        # Names and values come from the data: whatever is not markup of ours is text.
+        inside += child if isinstance(child, Drawn) else html.escape(child)
+    return Drawn(f"<{opening}>{inside}</{name}>")
 
 
 def together(parts: Iterable[str]) -> Drawn:
     """Finished pieces, one after another."""
     return Drawn("".join(parts))
+
+
+def path(outline: str, class_: str) -> Drawn:
+    """A shape by its outline, as the attribute d has it."""
+    return element("path", d=outline, class_=class_)
+
+
+def horizontal(left: float, right: float, y: float, class_: str) -> Drawn:
+    """A line across."""
+    return element("line", x1=left, x2=right, y1=y, y2=y, class_=class_)
+
+
+def vertical(x: float, top: float, bottom: float, class_: str | None = None) -> Drawn:
+    """A line down."""
+    return element("line", x1=x, x2=x, y1=top, y2=bottom, class_=class_)
+
+
+def text(
+    content: str, x: float, y: float, class_: str | None = None, *, anchor: str | None = None
+) -> Drawn:
+    """A text that starts at x, or has its "middle" or "end" there."""
+    return element("text", content, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def at_levels(parts: Mapping[float, str], shown: float) -> Drawn:
@@ -98,7 +123,8 @@ class Scale:
             return self._log_ticks()
         rough = (self.high - self.low) / count
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+        round_steps = [factor * power for factor in (1, 2, 2.5, 5, 10)]
+        step = next(step for step in round_steps if step >= rough)
         # An end that is a round number itself gets its tick in spite of rounding.
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -109,9 +135,9 @@ class Scale:
         highest = math.ceil(math.log10(self.high))
         # Powers of ten are enough where there are several of them.
         factors = (1, 2, 5) if self.high < 500 * self.low else (1,)
-        ticks = [
-            factor * 10.0**exponent for exponent in range(lowest, highest + 1) for factor in factors
-        ]
+        ticks = []
+        for exponent in range(lowest, highest + 1):
+            ticks += [factor * 10.0**exponent for factor in factors]
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
@@ -144,62 +170,76 @@ class Panel:
         return cls(x, y, width, height)
 
     @property
-    def middle(self) -> float:
-        """Halfway between left and right."""
-        return (self.x.start + self.x.end) / 2
+    def left(self) -> float:
+        """Where the horizontal axis starts."""
+        return self.x.start
 
-    def path(self, xs: ArrayLike, ys: ArrayLike, *, close: bool = False) -> str:
-        """The line through points, as the attribute d has it."""
-        corners = [
-            f"{number(x)} {number(y)}"
-            for x, y in zip(self.x(xs).tolist(), self.y(ys).tolist(), strict=True)
-        ]
+    @property
+    def right(self) -> float:
+        """Where the horizontal axis ends."""
+        return self.x.end
+
+    @property
+    def bottom(self) -> float:
+        """Where the vertical axis starts."""
+        return self.y.start
+
+    def outline(self, xs: ArrayLike, ys: ArrayLike, *, close: bool = False) -> str:
+        """The line through points, as the attribute d of a path has it."""
+        places = zip(self.x(xs).tolist(), self.y(ys).tolist(), strict=True)
+        corners = [f"{number(x)} {number(y)}" for x, y in places]
         end = "Z" if close else ""
         return f"M{'L'.join(corners)}{end}"
 
+    def curve(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> Drawn:
+        """A line through points."""
+        return path(self.outline(xs, ys), class_)
+
+    def area(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> Drawn:
+        """What a line through points encloses."""
+        return path(self.outline(xs, ys, close=True), class_)
+
     def x_axis(self, label: str, *, ticks: Sequence[float] | None = None) -> Drawn:
         """A line with ticks at the bottom of the panel, and what it shows."""
-        below = self.y.start
         shown = self.x.ticks() if ticks is None else ticks
-        parts = [element("line", x1=self.x.start, x2=self.x.end, y1=below, y2=below, class_="axis")]
+        parts = [horizontal(self.left, self.right, self.bottom, "axis")]
         for value in shown:
             x = self.x.place(value)
-            parts.append(element("line", x1=x, x2=x, y1=below, y2=below + 4, class_="axis"))
-            parts.append(_text(tick_label(value), x, below + 18, "tick", anchor="middle"))
-        parts.append(_text(label, self.middle, self.height - 8, "label", anchor="middle"))
+            label_below = self.bottom + 18
+            parts.append(vertical(x, self.bottom, self.bottom + 4, "axis"))
+            parts.append(text(tick_label(value), x, label_below, "tick", anchor="middle"))
+        middle = (self.left + self.right) / 2
+        parts.append(text(label, middle, self.height - 8, "label", anchor="middle"))
         return together(parts)
 
     def y_axis(self, *, ticks: Sequence[float] | None = None) -> Drawn:
         """Lines across the panel, with their values at the left."""
-        left = self.x.start
         shown = self.y.ticks(4) if ticks is None else ticks
         parts = []
         for value in shown:
             y = self.y.place(value)
-            parts.append(element("line", x1=left, x2=self.x.end, y1=y, y2=y, class_="grid"))
-            parts.append(_text(tick_label(value), left - 6, y + 4, "tick", anchor="end"))
+            baseline = y + 4  # so that the line runs through the middle of the digits
+            parts.append(horizontal(self.left, self.right, y, "grid"))
+            parts.append(text(tick_label(value), self.left - 6, baseline, "tick", anchor="end"))
         return together(parts)
 
     def flag(self, mark: Mark, row: int, class_: str) -> Drawn:
         """A line from the bottom up to a text in one of the rows above the panel."""
         x = self.x.place(mark.value)
-        height = (row + 1) * TEXT_ROW - 6
-        line = element("line", x1=x, x2=x, y1=height - 9, y2=self.y.start)
+        y = (row + 1) * TEXT_ROW - 6
+        line = vertical(x, y - 9, self.bottom)
+        middle = (self.left + self.right) / 2
         # The text is on the side where there is more room.
-        if x > self.middle:
-            text = element("text", mark.flag, x=x - 6, y=height, text_anchor="end")
+        if x > middle:
+            label = text(mark.flag, x - 6, y, anchor="end")
         else:
-            text = element("text", mark.flag, x=x + 6, y=height, text_anchor="start")
-        return element("g", line, text, class_=class_)
+            label = text(mark.flag, x + 6, y, anchor="start")
+        return element("g", line, label, class_=class_)
 
     def picture(self, alt: str, *parts: str, **attributes: object) -> Drawn:
         """The parts as one picture, which `alt` describes to those who do not see it."""
         box = f"0 0 {number(self.width)} {number(self.height)}"
         return element("svg", *parts, viewBox=box, role="img", aria_label=alt, **attributes)
-
-
-def _text(text: str, x: float, y: float, class_: str, *, anchor: str) -> Drawn:
-    return element("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def tick_label(value: float) -> str:
@@ -210,22 +250,28 @@ def tick_label(value: float) -> str:
     >>> [tick_label(value) for value in (0.30000000000000004, -1.0, 25_000, 2e6, 4e-7)]
     ['0.3', '−1', '25k', '2M', '4e−7']
     """
+    size = abs(value)
     for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if max(factor, 1e4) <= abs(value) < 1e12:
+        # Four digits fit as they are; beyond all units an exponent is shorter.
+        if max(factor, 1e4) <= size < 1e12:
             return f"{value / factor:.6g}{unit}".replace("-", "−")
-    text = "0" if abs(value) < 1e-300 else f"{value:.6g}"
-    return text.replace("e-0", "e-").replace("-", "−")
+    digits = f"{value:.6g}"
+    if size < 1e-300:
+        digits = "0"  # a tick at 0 that was not quite computed as 0
+    return digits.replace("e-0", "e-").replace("-", "−")
 
 
-def shortened(text: str, most: int) -> str:
-    """The text in at most `most` characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shortened(words: str, most: int) -> str:
+    """A text in at most `most` characters."""
+    if len(words) <= most:
+        return words
+    return f"{words[: most - 1]}…"
 
 
 def number(value: float) -> str:
     """A coordinate to a hundredth of a unit, which nobody can see."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text in ("-0", "") else text
+    digits = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if digits in ("-0", "") else digits
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:

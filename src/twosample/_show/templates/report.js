@@ -1,6 +1,6 @@
 "use strict";
-// What the page does beyond being read: the level alpha, light and dark, sorting, points of the map, copying.
-// Everything is there without it; only what depends on alpha is hidden for all levels but one.
+// What a reader can do beside reading: choose the level alpha, light or dark; sort tables; point at the map; copy.
+// Without this script the page is complete, at the level it was written for.
 (() => {
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
   const make = (name, text = "", owner = null) => {
