@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
-from torch import nn
+from torch import Tensor, nn
 
 from .._data.embedding import embed_samples
 from .._data.samples import Samples, Schema, as_samples
