@@ -107,7 +107,7 @@ def comparison_effects(comparison: Comparison, ax: Axes | None = None) -> Axes:
         ax.plot(distance.value, place, "o", color=X_COLOUR, markerfacecolor=fill)
     ticks = [distance.tick for distance in distances.samples]
     ax.set_yticks(range(len(ticks)), ticks)
-    ax.invert_yaxis()
+    ax.invert_yaxis()  # the first sample on top, as in a table
     ax.axvline(0, color=NEUTRAL, linestyle=":")
     ax.set(xlabel=distances.x_label, title=distances.title)
     return ax
@@ -145,7 +145,7 @@ def column_ranking(
     shares = [column.importance_share or 0.0 for column in columns]
     bars = ax.barh(names, shares, color=X_COLOUR, edgecolor=X_COLOUR)
     for bar, column in zip(bars, columns, strict=True):
-        bar.set_fill(column.adjusted <= alpha)
+        bar.set_fill(column.adjusted <= alpha)  # the outline stays
     texts = [f"p = {format_pvalue(column.adjusted)}" for column in columns]
     ax.bar_label(bars, texts, padding=4)
     ax.invert_yaxis()
@@ -169,6 +169,7 @@ def witness_map(
     points = point_map(explanation, most=most, rng=rng)
     ax = _axes(ax)
     colours = _witness_colours()
+    # The field is faint, so that points of the same colour are seen on it.
     if points.field is not None:
         field = points.field
         ax.contourf(
@@ -250,6 +251,7 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
     middle_x = height / 2
     middle_y = len(above) + len(gap) + height / 2
     ax.set_yticks([middle_x, middle_y], ["X", "Y"])
+    # Pixels have no units.
     ax.set_xticks([])
     ax.spines[:].set_visible(False)
     ax.set_title("The most telling images, the most telling first")
@@ -279,5 +281,5 @@ def _axes(ax: Axes | None) -> Axes:
         raise MissingDependency(
             "figures take matplotlib; pip install 'twosample[plots]'."
         ) from error
-    new: Any = plt.subplots(layout="constrained")[1]
+    new: Any = plt.subplots(layout="constrained")[1]  # its type depends on how many were asked for
     return new  # type: ignore[no-any-return]

@@ -249,7 +249,7 @@ def power_over_sizes(
     `sizes` are those of the test at hand, where the prediction comes from a part of its points.
     """
     n, m = predicted.sizes if sizes is None else sizes
-    ratio = m / n
+    ratio = m / n  # more data come in the proportions of those at hand
     needed = predicted.samples_needed(power, alpha, ratio=ratio)
     # Twice as far as what is pointed out, but not so far that the test at hand is lost from view.
     farthest = min(needed or 8 * n, 64 * n)
@@ -404,7 +404,7 @@ def _interval_of_mmd(result: TwoSampleResult, explained: TwoSampleResult | None)
     try:
         deviation = predict_power(explained).deviation(*result.sizes)
     except (InputError, IncompatibleParts):
-        return None
+        return None  # the dot is drawn without its interval
     half = NormalDist().inv_cdf(0.95) * deviation  # 5 % on either side
     # An estimate below 0 counts as 0: its interval must not shrink to nothing.
     mmd2 = max(0.0, result.statistic)
@@ -481,6 +481,7 @@ def training_of(result: TwoSampleResult) -> TrainingCurve:
     if log.validation:
         at, values = np.array(log.validation, dtype=np.float64).T  # from pairs of step and value
         validation = Series("validation", at, values)
+        # Without validation the last step is kept, and there is nothing to point out.
         text = f"kept: step {log.best_step}"
         kept = Mark(log.best_step, text, text)
     return TrainingCurve(batches, validation, held_out_objective(result), kept)
@@ -491,5 +492,6 @@ def held_out_objective(result: TwoSampleResult) -> float | None:
     fitted = result.fitted
     if fitted is None or fitted.spec.learning is None:
         return None
+    # Only J is known on the held-out points; the result keeps no other objective.
     trains_for_power = isinstance(fitted.spec.learning.objective, PowerCriterion)
     return result.effect.criterion if trains_for_power else None

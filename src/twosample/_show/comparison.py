@@ -61,7 +61,7 @@ def write_comparison_report(
     progress: bool | None = None,
 ) -> Path:
     """Write what `render_comparison` gives to a file, and return its path."""
-    ready(path)
+    ready(path)  # before the explanations, which may take minutes
     page = render_comparison(
         comparison, reference=reference, facts=facts, rng=rng, progress=progress
     )
@@ -106,7 +106,7 @@ def render_comparison(
     findings = _all_findings(comparison, Generators(rng), progress)
     effect, values = effects(comparison)
     distances = None
-    if len(comparison):
+    if len(comparison):  # a comparison that was interrupted may hold nothing yet
         explained = {name: each.explained or each.result for name, each in findings.items()}
         distances = distances_of(comparison, explained)
     verdicts = {}
@@ -154,8 +154,8 @@ def _all_findings(
                 comparison[name],
                 comparison.alpha,
                 explanation=None,
-                generators=generators.child(name),
-                progress=False,
+                generators=generators.child(name),  # the same whatever other samples there are
+                progress=False,  # one bar over the samples is enough
             )
             tick(name)
     return findings
@@ -171,6 +171,7 @@ def _part(comparison: Comparison, name: str, findings: Findings) -> dict[str, An
     result = findings.result
     columns = columns_part(findings, _CHARTS_SHOWN)
     table = [] if columns is None else columns["table"]
+    # Rows of a table would make the page long; columns say more about it.
     rows = None
     if findings.unit == "images":
         rows = rows_part(findings, _PICTURES_SHOWN, _THUMBNAIL)

@@ -137,4 +137,5 @@ def on_fewer_points(
         samples.schema,
         (rows_x[chosen_x], rows_y[chosen_y]),
     )
+    # The points are scaled already, and what was learned stays as it is.
     return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))

@@ -64,6 +64,7 @@ def write(page: str, path: str | Path) -> Path:
 
 def or_why(make: Callable[[], Part]) -> tuple[Part | None, str]:
     """A part of the page and "", or None and a sentence that says why there is none."""
+    # Other errors are defects of ours, and no part of a page hides them.
     try:
         return make(), ""
     except (InputError, IncompatibleParts) as error:
@@ -94,6 +95,8 @@ def _environment() -> Any:
         import matplotlib  # noqa: F401  # the contours need it; better refused now than halfway
     except ImportError as error:
         raise missing(error.name or "jinja2") from error
+    # Names and values come from the data, so everything is escaped unless it is `Drawn`; a name
+    # that a template misspells is an error, not an empty place.
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,

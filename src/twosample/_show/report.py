@@ -74,7 +74,7 @@ def write_report(
     progress: bool | None = None,
 ) -> Path:
     """Write what `render` gives to a file, and return its path."""
-    ready(path)
+    ready(path)  # before the explanation, which may take minutes
     page = render(
         result,
         alpha=alpha,
@@ -125,6 +125,7 @@ def render(
     7
     """
     findings = findings_of(result, alpha, explanation, Generators(rng), progress)
+    # The script needs the levels for its slider, and the points for what a reader points at.
     return fill(
         "report.html.jinja",
         {"levels": findings.levels, "alpha": alpha, "points": _points(findings)},
@@ -157,6 +158,7 @@ def _verdict(findings: Findings) -> dict[str, Any]:
     def side(level: float) -> str:
         return f"p = {p} is {'at most' if result.reject(level) else 'above'} α = {level:g}"
 
+    # Each text is on the page once for every level; the script shows one of them.
     return {
         "title": findings.at_levels(title),
         "differ": {level: result.reject(level) for level in findings.levels},
@@ -202,6 +204,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
         tiles += _power_tiles(findings, predicted)
         chart = _power_chart(findings, predicted)
     elif effect.power is not None:
+        # Some statistics have a formula for their power here, but none for other sizes.
         note = f"the chance to find this difference again with as many {unit}, at α = {ALPHA:g}"
         tiles.append({"name": "Power", "value": f"{effect.power:.2f}", "note": note})
     return {"tiles": tiles, "chart": chart, "why_not": why_not}
@@ -211,6 +214,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
     unit = findings.unit
     n, m = findings.result.sizes
     ratio = m / n
+    # The prediction is about a fitted kernel: it does not count the rows that fitted it.
     learns = findings.result.train_sizes is not None
     on_top = f"; {unit} for training come on top" if learns else ""
 
@@ -241,6 +245,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
             between = f"{low:,} to {high:,} of X"
         return f"of X and of Y, to be tested ({between}){on_top}"
 
+    # With B shuffles no p-value is below 1 / (B + 1), so small levels have no power to speak of.
     def if_enough_shuffles(text: Callable[[float], str]) -> dict[float, str]:
         def at_level(level: float) -> str:
             written, _ = or_why(partial(text, level))
@@ -271,7 +276,7 @@ def _power_chart(findings: Findings, predicted: PredictedPower) -> Drawn | None:
         if curve is not None:  # else there are too few shuffles for so small a level
             curves[level] = curve
     if findings.alpha not in curves:
-        return None
+        return None  # without scripts the page shows this level, and it would be empty
     return power_chart(curves, findings.alpha, findings.unit)
 
 
@@ -281,6 +286,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     if explanation is None or not explanation.columns:
         return None
     ranked = explanation.ranked()
+    # Bars are drawn in proportion to the longest one; importances may all be 0.
     longest = max(abs(column.importance_share or 0.0) for column in ranked) or 1.0
 
     def differing(level: float) -> str:
@@ -290,6 +296,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
 
     drawn = []
     for column in ranked[:charts]:
+        # Of the explained rows, as the p-values of the columns are.
         chart = marginal_chart(marginal_of(explanation.result, column.name))
         drawn.append({"column": column, "chart": chart})
     return {
@@ -312,6 +319,7 @@ def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:
         "pvalue": column.pvalue,
         "adjusted": column.adjusted,
         "share": share,
+        # Without a column that only adds noise the statistic grows: its share is below 0.
         "bar": 0.0 if share is None else round(max(0.0, share) / longest, 3),
     }
 
@@ -410,12 +418,13 @@ def _points(findings: Findings) -> dict[str, Any] | None:
         return None
     fitted, samples = held_out(explanation.result)
     schema = samples.schema
+    # Points outside the map are not drawn, so nobody can point at them.
     inside = np.flatnonzero(points.inside)
     chosen = torch.from_numpy(points.points[inside]).to(samples.x.device)
     pooled = samples.pooled()[chosen].cpu().double()
-    places = map_places(points)
+    places = np.array(map_places(points))[inside].tolist()
     shared: dict[str, Any] = {
-        "at": [places[k] for k in inside],
+        "at": [(round(x, 1), round(y, 1)) for x, y in places],  # fewer digits, a smaller page
         "sample": "".join("Y" if of_y else "X" for of_y in points.of_y[inside]),
         "row": points.rows[inside].tolist(),
         "witness": [float(f"{value:.2g}") for value in points.witness[inside]],
@@ -453,7 +462,7 @@ def _repeat(findings: Findings, facts: Mapping[str, object]) -> list[Fact]:
     result = findings.result
     lines = given_facts(facts)
     if result.fitted is not None:
-        lines.append(("Test", repr(result.fitted.spec), True))
+        lines.append(("Test", repr(result.fitted.spec), True))  # the repr of a test is valid code
     lines.append(("Calibration", result.calibration, False))
     if result.chosen is not None:
         lines.append(("Chosen", result.chosen, False))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,42 +54,6 @@ def element(name: str, *children: str, **attributes: object) -> Drawn:
     return Drawn(f"<{opening}>{inside}</{name}>")
 
 
-def together(parts: Iterable[str]) -> Drawn:
-    """Finished pieces, one after another."""
-    return Drawn("".join(parts))
-
-
-def path(outline: str, class_: str) -> Drawn:
-    """A shape by its outline, as the attribute d has it."""
-    return element("path", d=outline, class_=class_)
-
-
-def horizontal(left: float, right: float, y: float, class_: str) -> Drawn:
-    """A line across."""
-    return element("line", x1=left, x2=right, y1=y, y2=y, class_=class_)
-
-
-def vertical(x: float, top: float, bottom: float, class_: str | None = None) -> Drawn:
-    """A line down."""
-    return element("line", x1=x, x2=x, y1=top, y2=bottom, class_=class_)
-
-
-def text(
-    content: str, x: float, y: float, class_: str | None = None, *, anchor: str | None = None
-) -> Drawn:
-    """A text that starts at x, or has its "middle" or "end" there."""
-    return element("text", content, x=x, y=y, text_anchor=anchor, class_=class_)
-
-
-def at_levels(parts: Mapping[float, str], shown: float) -> Drawn:
-    """A group for each level alpha, all but one of them hidden; the page's script shows another."""
-    groups = []
-    for level, part in parts.items():
-        hidden = None if level == shown else ""
-        groups.append(element("g", part, data_level=repr(level), hidden=hidden))
-    return together(groups)
-
-
 @dataclass(frozen=True)
 class Scale:
     """From values between `low` and `high` to places between `start` and `end`.
@@ -111,7 +76,9 @@ class Scale:
             at = np.log(at)
             low = math.log(low)
             high = math.log(high)
-        return self.start + (at - low) / (high - low) * (self.end - self.start)
+        share = (at - low) / (high - low)
+        length = self.end - self.start
+        return self.start + share * length
 
     def place(self, value: float) -> float:
         """The place of one value."""
@@ -141,18 +108,15 @@ class Scale:
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Two scales, and the size of the picture around them."""
+class Canvas:
+    """A picture in the making: two scales, and what has been drawn so far.
 
-    x: Scale
-    y: Scale
-    width: float
-    height: float
+    `across` and `up` are the values at the ends of the two axes; all else is in units of the
+    picture, the margins `left`, `right`, `top` and `bottom` included.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         across: tuple[float, float],
         up: tuple[float, float],
         *,
@@ -163,83 +127,128 @@ class Panel:
         top: float = 12,
         bottom: float = 52,
         log: bool = False,
-    ) -> Panel:
-        """A panel with these values along its axes, and margins in units."""
-        x = Scale(*_apart(*across), left, width - right, log)
-        y = Scale(*_apart(*up), height - bottom, top)  # SVG counts from the top
-        return cls(x, y, width, height)
+    ) -> None:
+        self.width = width
+        self.height = height
+        self.left = left
+        self.right = width - right
+        self.top = top
+        self.bottom = height - bottom
+        low, high = _apart(*across)
+        self.x = Scale(low, high, self.left, self.right, log)
+        low, high = _apart(*up)
+        self.y = Scale(low, high, self.bottom, self.top)  # SVG counts from the top
+        self._parts: list[Drawn] = []
 
-    @property
-    def left(self) -> float:
-        """Where the horizontal axis starts."""
-        return self.x.start
+    def add(self, name: str, *children: str, **attributes: object) -> None:
+        """Draw an `element`."""
+        self._parts.append(element(name, *children, **attributes))
 
-    @property
-    def right(self) -> float:
-        """Where the horizontal axis ends."""
-        return self.x.end
+    @contextmanager
+    def group(self, **attributes: object) -> Iterator[None]:
+        """Put what is drawn meanwhile into one group."""
+        outside = self._parts
+        self._parts = []
+        yield
+        inside = Drawn("".join(self._parts))
+        self._parts = outside
+        self.add("g", inside, **attributes)
 
-    @property
-    def bottom(self) -> float:
-        """Where the vertical axis starts."""
-        return self.y.start
+    def level(self, level: float, shown: float) -> AbstractContextManager[None]:
+        """Put what is drawn meanwhile into a group that only the level `shown` does not hide.
+
+        The script of the page shows that of another level when a reader chooses one.
+        """
+        hidden = None if level == shown else ""
+        return self.group(data_level=repr(level), hidden=hidden)
+
+    def picture(self, alt: str, **attributes: object) -> Drawn:
+        """All that was drawn, as one picture; `alt` describes it to those who do not see it."""
+        box = f"0 0 {number(self.width)} {number(self.height)}"
+        return element("svg", *self._parts, viewBox=box, role="img", aria_label=alt, **attributes)
+
+    # Shapes, in units of the picture.
+
+    def path(self, outline: str, class_: str) -> None:
+        """A shape by its outline, as the attribute d has it."""
+        self.add("path", d=outline, class_=class_)
+
+    def horizontal(self, left: float, right: float, y: float, class_: str) -> None:
+        """A line across."""
+        self.add("line", x1=left, x2=right, y1=y, y2=y, class_=class_)
+
+    def vertical(self, x: float, top: float, bottom: float, class_: str | None = None) -> None:
+        """A line down."""
+        self.add("line", x1=x, x2=x, y1=top, y2=bottom, class_=class_)
+
+    def text(
+        self,
+        words: str,
+        x: float,
+        y: float,
+        class_: str | None = None,
+        *,
+        anchor: str | None = None,
+    ) -> None:
+        """A text that starts at x, or has its "middle" or "end" there."""
+        self.add("text", words, x=x, y=y, text_anchor=anchor, class_=class_)
+
+    # Shapes by the values that they show.
 
     def outline(self, xs: ArrayLike, ys: ArrayLike, *, close: bool = False) -> str:
         """The line through points, as the attribute d of a path has it."""
-        places = zip(self.x(xs).tolist(), self.y(ys).tolist(), strict=True)
-        corners = [f"{number(x)} {number(y)}" for x, y in places]
+        corners = [f"{number(x)} {number(y)}" for x, y in self.places(xs, ys)]
         end = "Z" if close else ""
         return f"M{'L'.join(corners)}{end}"
 
-    def curve(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> Drawn:
+    def places(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
+        """Where points are."""
+        across = self.x(xs).tolist()
+        up = self.y(ys).tolist()
+        return list(zip(across, up, strict=True))
+
+    def curve(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> None:
         """A line through points."""
-        return path(self.outline(xs, ys), class_)
+        self.path(self.outline(xs, ys), class_)
 
-    def area(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> Drawn:
+    def area(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> None:
         """What a line through points encloses."""
-        return path(self.outline(xs, ys, close=True), class_)
+        self.path(self.outline(xs, ys, close=True), class_)
 
-    def x_axis(self, label: str, *, ticks: Sequence[float] | None = None) -> Drawn:
-        """A line with ticks at the bottom of the panel, and what it shows."""
-        shown = self.x.ticks() if ticks is None else ticks
-        parts = [horizontal(self.left, self.right, self.bottom, "axis")]
-        for value in shown:
+    def x_axis(self, label: str, *, ticks: Sequence[float] | None = None) -> None:
+        """A line with ticks at the bottom, and what it shows."""
+        if ticks is None:
+            ticks = self.x.ticks()
+        self.horizontal(self.left, self.right, self.bottom, "axis")
+        for value in ticks:
             x = self.x.place(value)
-            label_below = self.bottom + 18
-            parts.append(vertical(x, self.bottom, self.bottom + 4, "axis"))
-            parts.append(text(tick_label(value), x, label_below, "tick", anchor="middle"))
+            self.vertical(x, self.bottom, self.bottom + 4, "axis")
+            self.text(tick_label(value), x, self.bottom + 18, "tick", anchor="middle")
         middle = (self.left + self.right) / 2
-        parts.append(text(label, middle, self.height - 8, "label", anchor="middle"))
-        return together(parts)
+        self.text(label, middle, self.height - 8, "label", anchor="middle")
 
-    def y_axis(self, *, ticks: Sequence[float] | None = None) -> Drawn:
-        """Lines across the panel, with their values at the left."""
-        shown = self.y.ticks(4) if ticks is None else ticks
-        parts = []
-        for value in shown:
+    def y_axis(self, *, ticks: Sequence[float] | None = None) -> None:
+        """Lines across, with their values at the left."""
+        if ticks is None:
+            ticks = self.y.ticks(4)
+        for value in ticks:
             y = self.y.place(value)
-            baseline = y + 4  # so that the line runs through the middle of the digits
-            parts.append(horizontal(self.left, self.right, y, "grid"))
-            parts.append(text(tick_label(value), self.left - 6, baseline, "tick", anchor="end"))
-        return together(parts)
+            self.horizontal(self.left, self.right, y, "grid")
+            # 4 units lower, so that the line runs through the middle of the digits.
+            self.text(tick_label(value), self.left - 6, y + 4, "tick", anchor="end")
 
-    def flag(self, mark: Mark, row: int, class_: str) -> Drawn:
-        """A line from the bottom up to a text in one of the rows above the panel."""
+    def flag(self, mark: Mark, row: int, class_: str) -> None:
+        """A line from the bottom up to a text in one of the rows above the chart."""
         x = self.x.place(mark.value)
         y = (row + 1) * TEXT_ROW - 6
-        line = vertical(x, y - 9, self.bottom)
         middle = (self.left + self.right) / 2
-        # The text is on the side where there is more room.
-        if x > middle:
-            label = text(mark.flag, x - 6, y, anchor="end")
-        else:
-            label = text(mark.flag, x + 6, y, anchor="start")
-        return element("g", line, label, class_=class_)
-
-    def picture(self, alt: str, *parts: str, **attributes: object) -> Drawn:
-        """The parts as one picture, which `alt` describes to those who do not see it."""
-        box = f"0 0 {number(self.width)} {number(self.height)}"
-        return element("svg", *parts, viewBox=box, role="img", aria_label=alt, **attributes)
+        with self.group(class_=class_):
+            self.vertical(x, y - 9, self.bottom)
+            # The text is on the side where there is more room.
+            if x > middle:
+                self.text(mark.flag, x - 6, y, anchor="end")
+            else:
+                self.text(mark.flag, x + 6, y, anchor="start")
 
 
 def tick_label(value: float) -> str:
@@ -276,4 +285,6 @@ def number(value: float) -> str:
 
 def _apart(low: float, high: float) -> tuple[float, float]:
     """Two ends that are not the same: a scale between equal ends would divide by 0."""
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
+    if high > low:
+        return low, high
+    return low - 0.5, low + 0.5
