@@ -270,6 +270,7 @@ class Driver:
         return self.process.returncode, said
 
 
+@pytest.mark.slow
 def test_interrupted_then_killed_then_finished_on_a_cluster(tmp_path, processes):
     folder = tmp_path / "results"
     driver = Driver(folder, "--workers", "1")

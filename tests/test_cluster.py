@@ -388,6 +388,7 @@ def test_the_command_line_says_that_nobody_answers(files, monkeypatch):
 # Workers that die: last, so that no others have to be started for the tests above
 
 
+@pytest.mark.slow
 def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(processes, client):
     X, Y = two_samples(3000, 2500)
     expected = deep_test().run(X, Y, rng=0)

@@ -172,8 +172,15 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
     browser.close()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(PHONE, True, id="phone-dark"),
+        pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
+        pytest.param(DESKTOP, True, id="desktop-dark", marks=pytest.mark.slow),
+        pytest.param(DESKTOP, False, id="desktop-light", marks=pytest.mark.slow),
+    ],
+)
 def test_a_browser_has_nothing_to_say(site, browser, size, dark):
     for name in ("index", "the-model", "pvalues", "api/statistics"):
         page = browser.open(site / f"{name}.html", size, dark=dark)

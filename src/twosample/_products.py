@@ -143,7 +143,7 @@ def row_sums(
 
 
 class _RowSums(torch.autograd.Function):
-    """K @ weights; the backward pass is the closed form of design section 3, or autograd tile by tile."""
+    """K @ weights. Gradients are the kernel's own closed form, where it has one, else autograd's."""
 
     @staticmethod
     def forward(
