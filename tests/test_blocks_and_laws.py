@@ -64,7 +64,7 @@ def two_samples(n, m, shift=0.5):
 def test_swaps_are_permutations_that_swap_pairs_and_the_first_swaps_none():
     plan = PairSwap(50)
     bins = plan.plan(30, 30, seeded())
-    shuffles = plan.shuffles(bins, seeded(1))
+    shuffles = plan.shuffles(bins, seeded(1)).all()
     assert shuffles.shape == (51, 60) and shuffles[0].tolist() == list(range(60))
     for shuffle in shuffles.tolist():
         assert all({shuffle[k], shuffle[k + 30]} == {k, k + 30} for k in range(30))
@@ -74,7 +74,7 @@ def test_swaps_are_permutations_that_swap_pairs_and_the_first_swaps_none():
 
 def test_few_pairs_are_enumerated():
     plan = PairSwap(99)
-    shuffles = plan.shuffles(plan.plan(4, 4, seeded()), seeded())
+    shuffles = plan.shuffles(plan.plan(4, 4, seeded()), seeded()).all()
     assert len({tuple(s) for s in shuffles.tolist()}) == 16 and shuffles[0].tolist() == list(
         range(8)
     )
@@ -87,7 +87,7 @@ def test_the_wild_bootstrap_is_a_swap_of_pairs(estimator, n, bins):
     collapse 3]."""
     samples, plan, kernel = two_samples(n, n), PairSwap(20, bins=bins), make("gaussian")
     cut = plan.plan(n, n, seeded(1))
-    shuffles = plan.shuffles(cut, seeded(2))
+    shuffles = plan.shuffles(cut, seeded(2)).all()
     found = MMD(estimator).evaluate(
         prepared_by(MMD(estimator), kernel, samples, cut, seeded(3)), shuffles
     )
@@ -141,7 +141,7 @@ def test_block_is_the_average_of_paired_statistics(n, size, bins):
     samples, kernel, statistic = two_samples(n, n), make("gaussian"), MMD("block", block_size=size)
     plan = PairSwap(8, bins=1)
     cut = plan.plan(n, n, seeded(1), statistic.least_bins(n, n))
-    shuffles = plan.shuffles(cut, seeded(2))
+    shuffles = plan.shuffles(cut, seeded(2)).all()
     prepared = prepared_by(statistic, kernel, samples, cut, seeded(3))
     found = statistic.evaluate(prepared, shuffles)
     K = kernel(samples.pooled(), samples.pooled()).detach().double().tolist()

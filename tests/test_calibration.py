@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -74,7 +76,7 @@ def test_every_plan(n: int, m: int, bins: int, max_bins: int, seed: int):
     assert all(point >= n for point in held[-1])
     assert sorted(itertools.chain(*held)) == list(range(n + m))
     sizes = torch.tensor([float(len(bin_)) for bin_ in held], dtype=torch.float64)
-    shuffles = calibration.shuffles(plan, seeded(seed))
+    shuffles = calibration.shuffles(plan, seeded(seed)).all()
     assert (plan.in_x(shuffles) @ sizes).unique().tolist() == [n]
     assert shuffles[0].tolist() == list(range(plan.moving))
     assert (shuffles.sort(1).values == torch.arange(plan.moving)).all()
@@ -110,26 +112,26 @@ def bins_of(moving_x: int, moving_y: int) -> Bins:
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (2, 5), (5, 4), (1, 4)])
 def test_few_labellings_are_enumerated(n: int, m: int):
-    shuffles = Permutation(999).shuffles(bins_of(n, m), seeded())
+    shuffles = Permutation(999).shuffles(bins_of(n, m), seeded()).all()
     labellings = {frozenset(row[:n]) for row in shuffles.tolist()}
     assert len(shuffles) == len(labellings) == math.comb(n + m, n)
 
 
 @pytest.mark.parametrize(("permutations", "rows"), [(18, 19), (19, 20), (20, 20), (999, 20)])
 def test_enumeration_begins_where_it_costs_no_more(permutations: int, rows: int):
-    shuffles = Permutation(permutations).shuffles(bins_of(3, 3), seeded())
+    shuffles = Permutation(permutations).shuffles(bins_of(3, 3), seeded()).all()
     assert len(shuffles) == rows
     assert shuffles[0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_where_order_matters_nothing_is_enumerated():
-    shuffles = Permutation(30).shuffles(bins_of(2, 2), seeded(), order_matters=True)
+    shuffles = Permutation(30).shuffles(bins_of(2, 2), seeded(), order_matters=True).all()
     assert shuffles.shape == (31, 4)
     assert shuffles[0].tolist() == [0, 1, 2, 3]
 
 
 def test_random_shuffles_are_uniform_over_all_permutations():
-    shuffles = Permutation(6000).shuffles(bins_of(2, 2), seeded(), order_matters=True)[1:]
+    shuffles = Permutation(6000).shuffles(bins_of(2, 2), seeded(), order_matters=True).all()[1:]
     counts = torch.unique(shuffles, dim=0, return_counts=True)[1]
     low, high = scipy.stats.binom(6000, 1 / 24).ppf([1e-6, 1 - 1e-6])
     assert len(counts) == 24
@@ -139,7 +141,7 @@ def test_random_shuffles_are_uniform_over_all_permutations():
 
 def test_shuffles_are_a_function_of_the_generator():
     first, same, other = (
-        Permutation(99).shuffles(bins_of(20, 20), seeded(seed)) for seed in (0, 0, 1)
+        Permutation(99).shuffles(bins_of(20, 20), seeded(seed)).all() for seed in (0, 0, 1)
     )
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
@@ -234,7 +236,7 @@ def count_ties(
     drawn = torch.randint(len(levels), (n + m,), generator=seeded(seed))
     z, plan = levels[drawn], Permutation(199)
     bins, statistic = plan.plan(n, m, seeded(seed)), MMD(estimator)
-    shuffles = plan.shuffles(bins, seeded(seed + 1))
+    shuffles = plan.shuffles(bins, seeded(seed + 1)).all()
     prepared = prepared_by(statistic, kernel, as_table(z[:n], z[n:]), bins, seeded(seed + 2))
     found = statistic.evaluate(prepared, shuffles)
     # For each shuffle the points of each level in X and in Y: all that a value depends on.
@@ -402,7 +404,7 @@ def test_pvalues_over_the_orbit_of_a_plan(n: int, m: int, bins: int, estimator: 
     held = members(plan)
     assert plan.size == 2
     pvalues = []
-    for shuffle in calibration.shuffles(plan, seeded()).tolist():
+    for shuffle in calibration.shuffles(plan, seeded()).all().tolist():
         moved = pooled.clone()
         for place, bin_ in enumerate(shuffle):
             moved[held[place]] = pooled[held[bin_]]
@@ -505,3 +507,48 @@ def test_settings_must_be_whole_numbers(name: str, value: object):
         InputError, match=rf"{name} is {value!r}; it must be a whole number of at least 1"
     ):
         Permutation(**{name: value})
+
+
+# Shuffles in parts
+
+
+@pytest.mark.parametrize("rows", [2, 7, 64, 1000])
+@pytest.mark.parametrize("calibration", [Permutation(99), PairSwap(99)])
+def test_shuffles_are_the_same_in_parts_of_any_size_and_every_time(calibration, rows):
+    generator = seeded(4)
+    shuffles = calibration.shuffles(calibration.plan(30, 30, seeded()), generator)
+    whole = shuffles.all()
+    assert torch.equal(whole[0], torch.arange(60))
+    assert len(whole) == len(shuffles) == 100
+    parts = list(shuffles.parts(rows))
+    assert max(map(len, parts)) <= rows
+    assert torch.equal(torch.cat(parts), whole)
+    assert torch.equal(generator.get_state(), seeded(4).get_state())
+
+
+@pytest.mark.parametrize("memory", [2**12, 2**20, 2**30])
+def test_a_part_of_the_shuffles_fits_the_budget(memory):
+    moving = 500
+    shuffles = Permutation(2000).shuffles(bins_of(250, 250), seeded())
+    largest = max(len(part) for part in shuffles.within(memory))
+    assert largest <= max(2, memory // (16 * 8 * moving)) and largest <= 256
+
+
+def test_memory_does_not_grow_with_the_permutations():
+    """Ten times as many permutations used to take ten times the memory: 2.3 GiB for 100,000."""
+    program = (
+        "import resource, sys, numpy as np, twosample\n"
+        "rng = np.random.default_rng(0)\n"
+        "test = twosample.TwoSampleTest(twosample.Gaussian(),\n"
+        "    calibration=twosample.Permutation(int(sys.argv[1])), memory=2**24)\n"
+        "test.run(rng.normal(size=(1000, 2)), rng.normal(size=(1000, 2)), rng=0)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+
+    def peak(permutations: int) -> float:
+        command = [sys.executable, "-c", program, str(permutations)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        return int(done.stdout) / 1024  # MiB
+
+    # 5000 permutations of 2000 points are 80 MB as whole numbers alone, and their keys as much.
+    assert peak(5000) - peak(19) < 60

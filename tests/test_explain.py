@@ -389,7 +389,7 @@ def test_columns_are_tested_with_the_shuffles_of_the_joint_test():
     for column in found.columns:
         K = matrices[column.name].tolist()
         labellings = [
-            bank.relabelled(bins, shuffle) for shuffle in result.calibrated.shuffles.tolist()
+            bank.relabelled(bins, shuffle) for shuffle in result.calibrated.shuffles.all().tolist()
         ]
         values = torch.tensor(
             [bank.naive_mmd2_unbiased(K, x, y) for x, y in labellings], dtype=torch.float64

@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -20,14 +22,14 @@ from ._data.embedding import embed_samples
 from ._data.samples import EmbeddedSamples, Samples
 from ._kernels import Kernel, embedding_of
 from ._products import block_sums
-from ._resources import Resources
+from ._resources import DEFAULT_MEMORY, Resources
 from ._result import ALPHA
+from ._shuffles import Shuffles
 from ._statistics import Bins, Prepared, Statistic
 from .errors import IncompatibleParts, InputError, TrainingError, warn
 
 _MOST_PERMUTATIONS = 10_000_000  # more would take hours, or memory that nobody has
 _FEW_LABELLINGS = 20  # with fewer, no p-value can be below 0.05
-_AT_ONCE = 256  # shuffles that are evaluated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,7 @@ class Calibrated:
     threshold: float  # the value that must be reached at level 0.05
     description: str
     prepared: Prepared
-    # (B + 1, moving bins), the identity first; (1, moving bins) where nothing was shuffled
-    shuffles: Tensor
+    shuffles: Shuffles  # the identity alone where nothing was shuffled
 
 
 class Calibration(ABC):
@@ -127,19 +128,13 @@ class Permutation(Calibration):
 
     def shuffles(
         self, bins: Bins, generator: torch.Generator, *, order_matters: bool = False
-    ) -> Tensor:
-        """(B + 1, moving) permutations of the moving bins, the identity first.
-
-        Where there are few labellings, all of them.
-        """
-        if not order_matters and self._labellings(bins) <= self.permutations + 1:
-            everything = set(range(bins.moving))
-            chosen = itertools.combinations(range(bins.moving), bins.moving_x)
-            orders = [[*into_x, *sorted(everything - set(into_x))] for into_x in chosen]
-            return torch.tensor(orders)
-        identity = torch.arange(bins.moving)
-        keys = torch.rand(self.permutations, bins.moving, generator=generator, dtype=torch.float64)
-        return torch.cat([identity[None], keys.argsort(1)])
+    ) -> Shuffles:
+        """Random permutations of the moving bins; where there are few labellings, all of them."""
+        labellings = self._labellings(bins)
+        if not order_matters and labellings <= self.permutations + 1:
+            return Shuffles.listed(labellings, bins.moving, partial(_labellings, bins))
+        draw = partial(_random_orders, bins.moving)
+        return Shuffles.random(self.permutations, bins.moving, draw, generator)
 
     def calibrate(
         self,
@@ -159,7 +154,7 @@ class Permutation(Calibration):
         else:
             how = f"{self.permutations} permutations"
         description = f"{how} of {_moved(bins, sum(points.sizes))}"
-        return _counted(statistic, prepared, shuffles, points.sizes, enumerated, description)
+        return _counted(statistic, prepared, shuffles, points, enumerated, description)
 
     def _labellings(self, bins: Bins) -> int:
         return math.comb(bins.moving, bins.moving_x)
@@ -202,22 +197,13 @@ class PairSwap(Calibration):
         size = max(1, pairs // max(self.bins, least))
         return _cut(n, m, size, pairs // size, generator)
 
-    def shuffles(self, bins: Bins, generator: torch.Generator) -> Tensor:
-        """(B + 1, moving) permutations that swap bins of pairs, the identity first.
-
-        Where there are few, all of them.
-        """
+    def shuffles(self, bins: Bins, generator: torch.Generator) -> Shuffles:
+        """Random permutations that swap bins of pairs; where there are few, all of them."""
         pairs = bins.moving_x
         if self._are_few(pairs):
-            every = list(itertools.product([False, True], repeat=pairs))
-            swapped = torch.tensor(every).reshape(-1, pairs)
-        else:
-            random = torch.rand(self.permutations, pairs, generator=generator) < 0.5
-            swapped = torch.cat([torch.zeros(1, pairs, dtype=torch.bool), random])
-        place = torch.arange(pairs)
-        into_x = torch.where(swapped, place + pairs, place)
-        into_y = torch.where(swapped, place, place + pairs)
-        return torch.cat([into_x, into_y], 1)
+            return Shuffles.listed(2**pairs, 2 * pairs, partial(_all_swaps, pairs))
+        draw = partial(_random_swaps, pairs)
+        return Shuffles.random(self.permutations, 2 * pairs, draw, generator)
 
     def calibrate(
         self,
@@ -237,7 +223,7 @@ class PairSwap(Calibration):
         else:
             how = f"{self.permutations} random swaps"
         description = f"{how} of {bins.moving_x} {unit}"
-        return _counted(statistic, prepared, shuffles, points.sizes, enumerated, description)
+        return _counted(statistic, prepared, shuffles, points, enumerated, description)
 
     def _are_few(self, pairs: int) -> bool:
         """Whether there are no more ways to swap than permutations were asked for."""
@@ -269,11 +255,12 @@ class Asymptotic(Calibration):
         generator: torch.Generator,
     ) -> Calibrated:
         """The chance, by the law, of a value at least as large as the observed one."""
-        identity, observed = _observed(statistic, prepared)
+        observed = _observed(statistic, prepared)
         law = statistic.law(prepared)
         pvalue = law.survival(float(observed[0]))
         name = f"{law.name} (asymptotic)"
-        return Calibrated(observed, pvalue, law.threshold(ALPHA), name, prepared, identity)
+        nothing = Shuffles.none(prepared.bins.moving)
+        return Calibrated(observed, pvalue, law.threshold(ALPHA), name, prepared, nothing)
 
 
 @dataclass(frozen=True)
@@ -321,7 +308,7 @@ class Spectral(Calibration):
     ) -> Calibrated:
         """The share of draws, the observed value among them, that are at least the observed one."""
         n, m = points.sizes
-        identity, observed = _observed(statistic, prepared)
+        observed = _observed(statistic, prepared)
         eigenvalues = self.eigenvalues(representation, points, generator)
         normal = torch.randn(self.draws, len(eigenvalues), generator=generator, dtype=torch.float64)
         shift = statistic.limit_shift or 0.0
@@ -329,7 +316,8 @@ class Spectral(Calibration):
         values = torch.cat([observed, draws])
         share = pvalue(values, prepared.resolution)
         name = f"{self.draws} draws from the limit with {len(eigenvalues)} eigenvalues (asymptotic)"
-        return Calibrated(values, share, threshold(values), name, prepared, identity)
+        nothing = Shuffles.none(prepared.bins.moving)
+        return Calibrated(values, share, threshold(values), name, prepared, nothing)
 
     def eigenvalues(
         self, representation: nn.Module, points: EmbeddedSamples, generator: torch.Generator
@@ -359,24 +347,26 @@ def threshold(values: Tensor) -> float:
     return float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
 
 
-def evaluated(statistic: Statistic, prepared: Prepared, shuffles: Tensor) -> Tensor:
-    """(B,) values of a statistic over shuffles, some of them at a time."""
-    pieces = torch.split(shuffles, _AT_ONCE)
-    return torch.cat([statistic.evaluate(prepared, piece) for piece in pieces])
+def evaluated(
+    statistic: Statistic, prepared: Prepared, shuffles: Shuffles, memory: int = DEFAULT_MEMORY
+) -> Tensor:
+    """(B + 1,) values of a statistic over shuffles, some of them at a time."""
+    parts = shuffles.within(memory)
+    return torch.cat([statistic.evaluate(prepared, part) for part in parts])
 
 
 def _counted(
     statistic: Statistic,
     prepared: Prepared,
-    shuffles: Tensor,
-    sizes: tuple[int, int],
+    shuffles: Shuffles,
+    points: EmbeddedSamples,
     enumerated: bool,
     description: str,
 ) -> Calibrated:
-    values = evaluated(statistic, prepared, shuffles)
+    values = evaluated(statistic, prepared, shuffles, points.resources.memory)
     _check_finite(values)
     if enumerated and len(shuffles) < _FEW_LABELLINGS:
-        n, m = sizes
+        n, m = points.sizes
         warn(
             f"with {n} and {m} points to test there are only {len(shuffles)} labellings, so no "
             f"p-value below {1 / len(shuffles):.3g} is possible; use more points, or a smaller "
@@ -386,12 +376,41 @@ def _counted(
     return Calibrated(values, share, threshold(values), description, prepared, shuffles)
 
 
-def _observed(statistic: Statistic, prepared: Prepared) -> tuple[Tensor, Tensor]:
-    """The shuffle that moves nothing, (1, moving), and the observed value, (1,)."""
-    identity = torch.arange(prepared.bins.moving)[None]
-    value = statistic.evaluate(prepared, identity)
+def _observed(statistic: Statistic, prepared: Prepared) -> Tensor:
+    """(1,) the observed value."""
+    value = evaluated(statistic, prepared, Shuffles.none(prepared.bins.moving))
     _check_finite(value)
-    return identity, value
+    return value
+
+
+def _random_orders(moving: int, count: int, generator: torch.Generator) -> Tensor:
+    keys = torch.rand(count, moving, generator=generator, dtype=torch.float64)
+    return keys.argsort(1)
+
+
+def _labellings(bins: Bins) -> Iterator[list[int]]:
+    """One permutation for each way to choose the bins of X."""
+    everything = set(range(bins.moving))
+    for into_x in itertools.combinations(range(bins.moving), bins.moving_x):
+        yield [*into_x, *sorted(everything - set(into_x))]
+
+
+def _random_swaps(pairs: int, count: int, generator: torch.Generator) -> Tensor:
+    return _swapping(torch.rand(count, pairs, generator=generator) < 0.5)
+
+
+def _all_swaps(pairs: int) -> Iterator[list[int]]:
+    for swapped in itertools.product([False, True], repeat=pairs):
+        yield _swapping(torch.tensor([swapped], dtype=torch.bool))[0].tolist()
+
+
+def _swapping(swapped: Tensor) -> Tensor:
+    """(B, 2 pairs) permutations that swap the pairs where (B, pairs) `swapped` says so."""
+    pairs = swapped.shape[1]
+    place = torch.arange(pairs)
+    into_x = torch.where(swapped, place + pairs, place)
+    into_y = torch.where(swapped, place, place + pairs)
+    return torch.cat([into_x, into_y], 1)
 
 
 def _cut(n: int, m: int, size: int, most: int, generator: torch.Generator) -> Bins:

@@ -737,11 +737,11 @@ class _Statistic(_Part):
             if "permutations" in self.part.shuffled_by:
                 permutation = Permutation(40, bins=bins)
                 plan = permutation.plan(n, m, draws)
-                yield plan, permutation.shuffles(plan, draws, order_matters=True)
+                yield plan, permutation.shuffles(plan, draws, order_matters=True).all()
             else:
                 swap = PairSwap(40, bins=bins)
                 plan = swap.plan(n, m, draws, self.part.least_bins(n, m))
-                yield plan, swap.shuffles(plan, draws)
+                yield plan, swap.shuffles(plan, draws).all()
 
     def prepared(self, samples: Samples, bins: Bins, memory: int = DEFAULT_MEMORY) -> Any:
         generator = _draws("prepare")

@@ -30,6 +30,7 @@ from .._products import Embedded
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
+from .._shuffles import Shuffles
 from .._statistics import MMD, Bins
 from .._two_sample import FittedTest
 from ..errors import InputError, InputWarning
@@ -502,11 +503,11 @@ class _OneColumn(Kernel):
 
 def _label_shuffles(
     result: TwoSampleResult, samples: Samples, generator: torch.Generator
-) -> tuple[Bins, Tensor, str]:
+) -> tuple[Bins, Shuffles, str]:
     """The bins and shuffles of the joint test, in words too; new ones where it had none."""
     shuffles = getattr(result.calibrated, "shuffles", None)
     bins = getattr(getattr(result.calibrated, "prepared", None), "bins", None)
-    if isinstance(bins, Bins) and isinstance(shuffles, Tensor) and len(shuffles) > 1:
+    if isinstance(bins, Bins) and isinstance(shuffles, Shuffles) and len(shuffles) > 1:
         return bins, shuffles, f"the joint test's {result.calibration}"
     permutation = Permutation()
     bins = permutation.plan(*samples.sizes, generator)
@@ -517,7 +518,7 @@ def _label_shuffles(
 def _column_tests(
     samples: Samples,
     bins: Bins,
-    shuffles: Tensor,
+    shuffles: Shuffles,
     generator: torch.Generator,
     resources: Resources,
 ) -> list[tuple[float, float]]:
@@ -533,7 +534,7 @@ def _column_tests(
         kernel = _kernel_of(column, encoded)
         points = embed_samples(alone, kernel.embed, generator, resources)
         prepared = statistic.prepare(kernel, points, bins, generator)
-        values = evaluated(statistic, prepared, shuffles)
+        values = evaluated(statistic, prepared, shuffles, resources.memory)
         found.append((float(values[0]), pvalue(values, prepared.resolution)))
     return found
 
