@@ -29,7 +29,7 @@ from bank import (
     seeded,
 )
 from twosample import _products as products
-from twosample._calibration import Calibrated, Permutation, pvalue
+from twosample._calibration import Calibrated, PairSwap, Permutation, pvalue
 from twosample._kernels import DeepKernel, Gaussian, Kernel, Linear
 from twosample._products import Embedded
 from twosample._statistics import MMD, Bins
