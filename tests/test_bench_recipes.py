@@ -14,11 +14,12 @@ from torch import nn
 
 import twosample
 from twosample._data.samples import Scaling, as_samples
+from twosample._methods import ABLATIONS
 from twosample._objectives import CrossEntropy, PowerCriterion
 from twosample._random import Generators
 from twosample.bench import author_parts, authors, datasets, recipes
 from twosample.bench.author_parts import AsPublished, Epochs, TheirUnits, TwoLogits, scaled
-from twosample.bench.experiments import ABLATIONS, EXPERIMENTS, METHODS, SAME_TEST, Setting
+from twosample.bench.experiments import EXPERIMENTS, METHODS, SAME_TEST, Setting
 from twosample.errors import InputError
 
 RNG = np.random.default_rng(0)

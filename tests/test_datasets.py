@@ -191,8 +191,8 @@ def test_what_nobody_serves_says_where_it_comes_from(offline, folder):
 
 
 def test_a_missing_folder_or_array_is_a_sentence(offline, folder):
-    with pytest.raises(InputError, match="set the environment variable TWOSAMPLE_DATA"):
-        datasets.data_folder()
+    with pytest.raises(InputError, match="by the environment variable TWOSAMPLE_DATA"):
+        datasets.fake_mnist()
     with pytest.raises(InputError, match="nowhere does not exist"):
         datasets.higgs(folder / "nowhere")
     (folder / "mnist").mkdir()

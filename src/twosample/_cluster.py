@@ -1,10 +1,10 @@
 """Work on the processes of a Dask cluster, on as many machines as it has.
 
-`DaskWorkers` is what the products take as `workers`: whoever has work cuts it into pieces in a way
-that does not depend on who does them, and adds up what comes back in the order of the pieces. So
-the number of workers, and which of them did what, changes no bit of a result. Everything that a
-piece needs is itself the outcome of a task of the graph, which the scheduler can run again: when a
-worker dies, its pieces are done by another one, and nothing else happens.
+`DaskWorkers` is what the products take as `workers`. The caller cuts its work into pieces, in a way
+that does not depend on who does them, and adds up the results in the order of the pieces. So the
+number of workers, and which of them did what, changes no bit of a result. Everything that a piece
+needs is itself the outcome of a task that the scheduler can run again: when a worker dies, another
+one does its pieces, and nothing else happens.
 
 The scheduler and its workers must have the same versions of this library, of torch and of Python as
 the client.
@@ -26,15 +26,17 @@ import torch
 
 from .errors import ClusterError, InputError, MissingDependency
 
-# Seconds without a result after which it is asked whether there is still somebody to wait for.
+# Seconds to wait for a result before checking whether any worker is left.
 _LOOK = 1.0
-_ANSWER = 5.0  # seconds in which a scheduler has to answer
-_AT_ONCE = 64  # results are fetched so many at a time, if there are as many
+# Seconds in which a scheduler has to answer when a client connects.
+_ANSWER = 5.0
+# The most results fetched in one round trip: one at a time would cost a round trip for each.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """An argument as it travels: bytes, which neither Dask nor the scheduler looks into."""
+    """A pickled argument: bytes that neither Dask nor the scheduler looks into."""
 
     content: bytes
 
@@ -53,42 +55,48 @@ class DaskWorkers:
 
     def __init__(self, client: Any, *, patience: float = 30.0) -> None:
         distributed = _distributed()
-        if not isinstance(client, distributed.Client) or client.asynchronous:
-            kind = (
-                "an asynchronous client"
-                if isinstance(client, distributed.Client)
-                else f"a {type(client).__name__}"
-            )
+        kind = None
+        if not isinstance(client, distributed.Client):
+            kind = f"a {type(client).__name__}"
+        elif client.asynchronous:
+            kind = "an asynchronous client"
+        if kind is not None:
             raise InputError(
                 f"client is {kind}; it must be a distributed.Client, such as "
                 "Client('tcp://host:8786')."
             )
-        self.client, self.patience = client, patience
+        self.client = client
+        self.patience = patience
 
     def share(self, value: Any) -> Any:
-        """A future of `value`. The scheduler keeps it too: it outlives the workers that have it."""
+        """Return a future of `value`, which the scheduler keeps too: it outlives its workers."""
         return self._submit(_unpacked, _packed(value))
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A future of `function(*arguments)`: computed on a worker, kept there, and computed again if that one dies."""
-        return self._submit(_piece, function, *map(self._argument, arguments))
+        """Return a future of `function(*arguments)`.
+
+        A worker computes it and keeps it. If that worker dies, another one computes it again.
+        """
+        travelling = [self._argument(value) for value in arguments]
+        return self._submit(_piece, function, *travelling)
 
     def map(
         self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        """`function(*each)` for each of `arguments`, in their order; some of these may be futures."""
+        """Yield `function(*each)` for each of `arguments`, in order; arguments may be futures."""
         futures: deque[Any] = deque()
         try:
             futures.extend(self.call(function, *each) for each in arguments)
             while futures:
                 for result in self._first_results(futures):
-                    futures.popleft()  # and its worker may forget it
+                    futures.popleft()  # without a future, its worker forgets the result
                     yield result
         finally:
             if futures and self.client.status == "running":
                 self.client.cancel(list(futures))
 
     def _argument(self, value: Any) -> Any:
+        # A future stays as it is: Dask only replaces futures that it can see.
         return value if isinstance(value, _distributed().Future) else _packed(value)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -98,83 +106,93 @@ class DaskWorkers:
             raise ClusterError(
                 f"the client is {self.client.status}, so nothing can be computed through it."
             )
-        # Dask warns of large arguments, since its scheduler keeps them. Here it should: they are
-        # what a lost piece is computed from again.
+        # Dask warns about large arguments, because its scheduler keeps them. Here it has to keep
+        # them: a lost piece is computed again from its arguments.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+            # Not pure: a pure task would share its result with any other of the same arguments.
             return self.client.submit(function, *arguments, pure=False)
 
     def _first_results(self, futures: Sequence[Any]) -> Any:
-        """The results of the first of these tasks, of as many as there are; a sentence when nobody can give them."""
-        distributed = _distributed()
+        """Wait for the first of these tasks and return the results of all leading ones then done.
+
+        Raises a `ClusterError` when nobody is left who could give them.
+        """
         alone_since = None
         while True:
-            try:
-                futures[0].exception(timeout=_LOOK)  # waits until it is done, however it ends
-                ready = list(islice(takewhile(lambda future: future.done(), futures), _AT_ONCE))
-                gather = partial(self.client.gather, ready, asynchronous=True)
-                return self.client.sync(gather, callback_timeout=self.patience)
-            except distributed.KilledWorker as error:
-                raise ClusterError(
-                    f"{error.allowed_failures + 1} workers died one after the other of the same "
-                    "piece of work, most "
-                    "likely for want of memory; give workers more of it, or the test less "
-                    "(memory=...)."
-                ) from error
-            except distributed.CancelledError as error:
-                raise ClusterError(
-                    f"the scheduler at {self._address()} is gone, and the work with it."
-                ) from error
-            except TimeoutError:  # nothing yet, or lost with a worker that had just finished it
-                if futures[0].status == "error":  # the piece itself ran out of some time
-                    raise
+            results = self._gathered(futures)
+            if results is not None:
+                return results
             if self._workers():
                 alone_since = None
                 continue
-            alone_since = time.monotonic() if alone_since is None else alone_since
+            if alone_since is None:
+                alone_since = time.monotonic()
             if time.monotonic() - alone_since >= self.patience:
+                address = self._address()
                 raise ClusterError(
-                    f"the scheduler at {self._address()} has had no worker for {self.patience:g} "
-                    "s; start one with "
-                    f"'dask worker {self._address()}'."
+                    f"the scheduler at {address} has had no worker for {self.patience:g} s; "
+                    f"start one with 'dask worker {address}'."
                 )
 
-    def _workers(self) -> int:
-        """How many workers there are; an error when the scheduler does not say."""
-        if self.client.status != "running":
-            raise ClusterError(f"the scheduler at {self._address()} is gone, and the work with it.")
+    def _gathered(self, futures: Sequence[Any]) -> Any:
+        """Return the results of the leading futures that are done, or None if the first is not."""
+        distributed = _distributed()
         try:
-            return len(
-                self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience)
-            )
+            futures[0].exception(timeout=_LOOK)  # returns when the task is done, however it ended
+            leading = takewhile(lambda future: future.done(), futures)
+            ready = list(islice(leading, _AT_ONCE))
+            gather = partial(self.client.gather, ready, asynchronous=True)
+            return self.client.sync(gather, callback_timeout=self.patience)
+        except distributed.KilledWorker as error:
+            raise ClusterError(
+                f"{error.allowed_failures + 1} workers died one after the other of the same piece "
+                "of work, most likely for want of memory; give workers more of it, or the test "
+                "less (memory=...)."
+            ) from error
+        except distributed.CancelledError as error:
+            raise ClusterError(self._gone()) from error
+        except TimeoutError:
+            # Nothing yet, or a result was lost with the worker that had just finished it. But a
+            # TimeoutError of the piece itself is an error like any other.
+            if futures[0].status == "error":
+                raise
+            return None
+
+    def _workers(self) -> int:
+        """Return how many workers there are; raise an error when the scheduler does not say."""
+        if self.client.status != "running":
+            raise ClusterError(self._gone())
+        try:
+            cores = self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience)
         except (OSError, TimeoutError) as error:
             raise ClusterError(
                 f"the scheduler at {self._address()} has not answered for {self.patience:g} s "
                 f"({error!r})."
             ) from error
+        return len(cores)
+
+    def _gone(self) -> str:
+        return f"the scheduler at {self._address()} is gone, and the work with it."
 
     def _address(self) -> str:
-        return (
-            str(self.client.scheduler.address)
-            if self.client.scheduler is not None
-            else "an unknown address"
-        )
+        scheduler = self.client.scheduler
+        return "an unknown address" if scheduler is None else str(scheduler.address)
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """A client of the scheduler at an address such as tcp://192.168.0.1:8786, closed at the end."""
+    """Connect to the scheduler at an address such as tcp://192.168.0.1:8786; close at the end."""
     distributed = _distributed()
     try:
+        # Checked before Dask sees it: a client that fails to parse an address complains a second
+        # time when the garbage collector finds it.
         if re.fullmatch(r"(\w+://)?[^/\s]*[^/\s:]:\d{1,5}/?", address) is None:
-            raise ValueError(
-                "no host and port"
-            )  # a client that fails over this complains again when it is collected
+            raise ValueError("no host and port")
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {address!r}; start one with 'dask scheduler', which "
-            "says its address "
-            "(tcp://HOST:8786), and workers with 'dask worker ADDRESS'."
+            "says its address (tcp://HOST:8786), and workers with 'dask worker ADDRESS'."
         ) from error
     with client:
         yield client
@@ -193,10 +211,14 @@ def _unpacked(value: Any) -> Any:
 
 
 def _piece(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run on a worker, in one thread: each core has its worker, and a product rounds as its threads share it."""
+    """Call a function on a worker, in one thread.
+
+    Each core has its own worker. And the number of threads changes how a product is rounded.
+    """
     torch.set_num_threads(1)
+    values = [_unpacked(argument) for argument in arguments]
     with torch.no_grad():
-        return function(*map(_unpacked, arguments))
+        return function(*values)
 
 
 def _distributed() -> Any:

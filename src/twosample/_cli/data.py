@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.sources import SOURCES, found
+from ..bench.sources import SOURCES, files_on_hand
 from ..errors import InputError
 from .console import sentences
 
@@ -76,14 +76,14 @@ def show(folder: Folder = None) -> None:
             f"{name}: {what}\n  here    drawn from its definition" for name, what in _DRAWN.items()
         ]
         for source in SOURCES.values():
-            lines.append(f"{source.name}: {source.what}\n  here    {_where(source, folder)}")
+            lines.append(f"{source.name}: {source.description}\n  here    {_where(source, folder)}")
             lines.append(f"  source  {source.origin}; licence: {source.licence}")
         typer.echo("\n".join(lines))
 
 
 def _where(source: Source, folder: str | None) -> str:
     """Where the files of a data set are, or what to do where they are not."""
-    if paths := found(source, folder):
+    if paths := files_on_hand(source, folder):
         return ", ".join(f"{path} ({_size(path.stat().st_size)})" for path in paths)
     if source.files:
         size = _size(sum(file.size for file in source.files))

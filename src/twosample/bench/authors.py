@@ -1,13 +1,13 @@
-"""How the authors of [Liu2020] set their tests up, in the parts of this library.
+"""How the authors of [Liu2020] set up their tests, in the parts of this library.
 
-Numbers are those of their code, which made the published results; `STATED` has those of the paper's
-text where the two differ. Their kernels are exp(-D / s) with D the squared distance of points in
-their own units: raw columns, and pixels in [-1, 1] of images that were enlarged. So a part of a
-test here first undoes the scaling of this library.
+The numbers are those of their code, which made the published results; `STATED` has those of the
+paper's text where the two differ. Their kernels are exp(-D / s), where D is the squared distance of
+points in their own units: raw columns, and pixels in [-1, 1] of enlarged images. So a test here
+first undoes the scaling of this library.
 
-Not theirs are the permutation test, which is exact here (theirs rejects a little more often: up to
-5.9 % under the null hypothesis), and random starts, which are the same in most of their trials and
-fresh in each of ours. Of images, MMD-O sees at most 256 of each sample in a step, where they take
+Two things are not theirs. The permutation test is exact here; theirs rejects a little more often,
+up to 5.9 % under the null hypothesis. And random starts are fresh in each of our trials, but the
+same in most of theirs. Of images, MMD-O sees at most 256 of each sample in a step, where they take
 all.
 """
 
@@ -42,29 +42,29 @@ from .author_parts import (
 )
 from .experiments import Setting
 
-_FULL = 10**9  # points of a batch that is all of them
+_FULL = 10**9  # a batch size beyond any sample: all points in every step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """The settings of a data set, all learning rates those of Adam; s is 2 sigma^2.
+    """The settings for a data set. Every learning rate is one of Adam; s is 2 sigma^2.
 
     Attributes
     ----------
     epochs
-        Of every training but that of classifiers on Blob, which grows with n_b.
+        How long to train, except for classifiers on Blob, where it grows with n_b.
     rate, eps, s_phi, s_q, trains_s_phi
-        Of MMD-D: the learning rate, where its kernel starts, and whether s_phi is trained.
+        For MMD-D: the learning rate, where its kernel starts, and whether s_phi is trained.
     gaussian_rate, gaussian_s, times_median
-        Of MMD-O: the learning rate and where s starts; with `times_median`, in medians of D between
-        the samples.
+        For MMD-O: the learning rate and where s starts. With `times_median`, s is in units of the
+        median of D between the samples.
     classifier_rate
-        Of C2ST.
+        For C2ST.
     locations
-        Of ME, and frequencies of SCF.
+        How many locations ME has, and frequencies SCF.
     linear_rate, features_rate, features_s, network_rate, scale_rate
-        Of the ablation: L+J; G+J and its s_phi; the classifier whose features G+C and D+C take; the
-        scale of G+C.
+        For the ablation: the rate of L+J; that of G+J, and its s_phi; that of the classifier whose
+        features G+C and D+C take; that of the scale of G+C.
     both_s_phi, both_s_q, both_rate
         Where the scales of D+C start, and their learning rate.
     """
@@ -91,28 +91,32 @@ class Numbers:
 
 
 def numbers(setting: Setting, *, stated: bool = False) -> Numbers:
-    """Those of the code, or `stated` in the paper, for a setting."""
-    found = _NUMBERS[_kind(setting)]
+    """Return the numbers for a setting: those of the code, or those `stated` in the paper."""
+    kind = _kind(setting)
+    chosen = _NUMBERS[kind]
     if setting.data == "hdgm":  # scales in proportion to the dimensions
         d = setting.dimension or 10
-        found = dataclasses.replace(found, s_q=2.0 * d, gaussian_s=2 * d * _DRAWN, both_s_q=6.0 * d)
-    return dataclasses.replace(found, **STATED.get(_kind(setting), {})) if stated else found
+        chosen = dataclasses.replace(
+            chosen, s_q=2.0 * d, gaussian_s=2 * d * _DRAWN, both_s_q=6.0 * d
+        )
+    if stated:
+        chosen = dataclasses.replace(chosen, **STATED.get(kind, {}))
+    return chosen
 
 
 def _kind(setting: Setting) -> str:
-    """The data set, or the one that it stands in for."""
+    """Return the data set, or the one that it stands in for."""
     return setting.data.partition("-")[0]
 
 
-_DRAWN = (
-    0.1285  # the uniform number that a fixed seed gives them, for s of MMD-O in multiples of 2 d
-)
+# They start s of MMD-O at 2 d times a uniform number. With their fixed seed it is always this one.
+_DRAWN = 0.1285
 _NUMBERS = {
     "blob": Numbers(
         epochs=1000,
         rate=5e-4,
         eps=0.5,
-        s_phi=0.001,  # they draw it from 0 to twice this, and s_q too
+        s_phi=0.001,  # they draw it, and s_q too, uniformly from 0 to twice this
         s_q=0.15,
         gaussian_rate=5e-4,
         gaussian_s=2**-2.1,
@@ -187,65 +191,71 @@ STATED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "higgs": {"rate": 5e-4, "trains_s_phi": True},
     }
 )
-"""What the paper says otherwise than the code does."""
+"""Where the paper's text says something else than the code does."""
 
 _IMAGES = {"mnist": (32, 100), "cifar": (64, 300)}  # pixels across, features
-_IMAGE_BATCH = 100  # of each sample
-_IMAGES_S = 200.0  # of G+C
+_IMAGE_BATCH = 100  # images of each sample in a step
+_IMAGES_S = 200.0  # where s of G+C starts for images
 
 
 def build(
     method: str, setting: Setting, numbers: Numbers, X: Any, Y: Any, *, permutations: int
 ) -> TwoSampleTest:
-    """The test of a method as the authors set it up for the training samples X and Y."""
+    """Return the test of a method as the authors set it up for the training samples X and Y."""
     authors = _Authors(setting, numbers, X, Y)
     if method in ("me", "scf", "me-1"):
-        return TwoSampleTest(
-            *authors.features(method), HotellingT2(paired=True), Asymptotic(), name=method
-        )
+        features, learning = authors.features(method)
+        paired = HotellingT2(paired=True)  # as published, with its limiting law
+        return TwoSampleTest(features, learning, paired, Asymptotic(), name=method)
     if method in ("c2st-s", "c2st-l"):
-        parts = authors.classifier("S+C" if method == "c2st-s" else "L+C")
-        return TwoSampleTest(*parts, MMD("biased"), Permutation(permutations), name=method)
-    parts = (
-        authors.gaussian()
-        if method == "mmd-o"
-        else authors.kernel("D+J" if method == "mmd-d" else method)
-    )
-    return TwoSampleTest(*parts, MMD("unbiased"), Permutation(permutations), name=method)
+        kernel, learning = authors.classifier("S+C" if method == "c2st-s" else "L+C")
+        statistic = MMD("biased")  # whose root is |2 accuracy - 1|, whatever the sizes
+    elif method == "mmd-o":
+        kernel, learning = authors.gaussian()
+        statistic = MMD("unbiased")
+    else:
+        kernel, learning = authors.kernel("D+J" if method == "mmd-d" else method)
+        statistic = MMD("unbiased")
+    return TwoSampleTest(kernel, learning, statistic, Permutation(permutations), name=method)
 
 
 class _Authors:
     """Chooses parts for one setting and one training set."""
 
     def __init__(self, setting: Setting, numbers: Numbers, X: Any, Y: Any) -> None:
-        self.setting, self.numbers = setting, numbers
+        self.setting = setting
+        self.numbers = numbers
         self.samples = as_samples(X, Y)
         self.scaling = Scaling.of(self.samples)
         self.images = _IMAGES.get(_kind(setting))
 
     def units(self) -> TheirUnits:
-        """Points as they see them."""
+        """Return what converts points to their units."""
+        shift = self.scaling.shift
+        scale = self.scaling.scale
         if self.images is None:
-            return TheirUnits(self.scaling.shift, self.scaling.scale)
-        return TheirUnits(
-            self.scaling.shift / 127.5 - 1, self.scaling.scale / 127.5, self.images[0]
-        )
+            return TheirUnits(shift, scale)
+        across, _ = self.images
+        return TheirUnits(shift / 127.5 - 1, scale / 127.5, across)  # 0..255 to [-1, 1]
 
     def network(self) -> nn.Module:
-        """Their phi."""
+        """Return their network, phi."""
         if self.images is not None:
             return ConvNet(width=self.images[1], normalisation="batch")
         widths = {"blob": 50, "hdgm": 3 * (self.setting.dimension or 10), "higgs": 20}
         return MLP(width=widths[self.setting.data])
 
     def schedule(self, objective: Any, rate: float, **options: Any) -> Learning:
-        """Adam at a constant rate; all points in every step, or for images as many steps as their epochs have."""
-        whole = {"steps": self.numbers.epochs, "batch_size": _FULL}
-        parts = {
-            "steps": self.numbers.epochs * max(1, self.setting.n // _IMAGE_BATCH),
-            "batch_size": _IMAGE_BATCH,
-        }
-        chosen = whole if self.images is None else parts
+        """Return Adam at a constant rate.
+
+        A step takes all points of tables. Images come in batches, for as many steps as the authors'
+        epochs have.
+        """
+        if self.images is None:
+            chosen = {"steps": self.numbers.epochs, "batch_size": _FULL}
+        else:
+            steps = self.numbers.epochs * max(1, self.setting.n // _IMAGE_BATCH)
+            chosen = {"steps": steps, "batch_size": _IMAGE_BATCH}
         return Learning(
             objective,
             learning_rate=rate,
@@ -255,8 +265,10 @@ class _Authors:
         )
 
     def gaussian(self) -> tuple[Kernel, Learning]:
-        """MMD-O: s itself is trained, on all points."""
-        s = self.numbers.gaussian_s * (self.median() if self.numbers.times_median else 1)
+        """Return MMD-O, of which s itself is trained, on all points."""
+        s = self.numbers.gaussian_s
+        if self.numbers.times_median:
+            s *= self.median()
         learning = self.schedule(
             PowerCriterion(),
             self.numbers.gaussian_rate,
@@ -266,60 +278,57 @@ class _Authors:
         return OnFeatures(self.units(), scaled(s, trained="s")), learning
 
     def median(self) -> float:
-        """The median squared distance between a point of X and one of Y."""
-        seen = self.scaling.apply(self.samples)
-        x, y = (self.units()(points).flatten(1)[:2000] for points in (seen.x, seen.y))
+        """Return the median squared distance between a point of X and one of Y."""
+        scaled_samples = self.scaling.apply(self.samples)
+        units = self.units()
+        # The first 2000 of each are enough for a median, and bound the memory.
+        x = units(scaled_samples.x).flatten(1)[:2000]
+        y = units(scaled_samples.y).flatten(1)[:2000]
         return float(torch.cdist(x, y).square().median())
 
     def kernel(self, column: str) -> tuple[Kernel, Learning]:
-        """A kernel of the ablation on a network's features; D+J is MMD-D."""
+        """Return a kernel of the ablation on a network's features; D+J is MMD-D."""
         kind, objective = column.split("+")
         if objective == "C":
             return self.two_stages(kind)
         goal = PowerCriterion() if objective == "J" else MeanDiscrepancy()
         n = self.numbers
         if kind == "D":
-            deep = DeepKernel(
-                self.network(),
-                scaled(n.s_phi, trained="root"),
-                scaled(n.s_q, trained="root"),
-                eps=n.eps,
-            )
+            kappa = scaled(n.s_phi, trained="root")
+            q = scaled(n.s_q, trained="root")
+            deep = DeepKernel(self.network(), kappa, q, eps=n.eps)
             deep.kappa.requires_grad_(n.trains_s_phi)
             return OnFeatures(self.units(), deep), self.schedule(goal, n.rate)
+        network = self.seen(self.network())
         if kind == "G":
-            on_features = scaled(n.features_s, trained="root").requires_grad_(
-                self.images is not None
-            )
-            return OnFeatures(self.seen(self.network()), on_features), self.schedule(
-                goal, n.features_rate
-            )
+            gaussian = scaled(n.features_s, trained="root")
+            gaussian.requires_grad_(self.images is not None)  # theirs is fixed for tables
+            return OnFeatures(network, gaussian), self.schedule(goal, n.features_rate)
         # L: with J their code takes all features, with M the paper bounds one score.
-        features = (
-            Bounded(Classifier(self.seen(self.network())))
-            if objective == "M"
-            else self.seen(self.network())
-        )
+        features = Bounded(Classifier(network)) if objective == "M" else network
         return OnFeatures(features, Linear()), self.schedule(goal, n.linear_rate)
 
     def two_stages(self, kind: str) -> tuple[Kernel, Learning]:
-        """G+C and D+C: a classifier's features, which stay as they are, and scales trained for J.
+        """Return G+C or D+C: a classifier's features, then fixed, and scales trained for J.
 
-        The classifier of images is trained by `Learning`, with one output and features before the
-        last ReLU, unlike theirs.
+        `Learning` trains the classifier of images, with one output and features before the last
+        ReLU, unlike theirs.
         """
-        n, network = self.numbers, self.seen(self.network())
+        n = self.numbers
+        network = self.seen(self.network())
         learning = self.schedule(PowerCriterion(), n.scale_rate if kind == "G" else n.both_rate)
-        features, gaussian = network, OnFeatures(network, scaled(_IMAGES_S, trained="s"))
+        features: nn.Module
+        gaussian: Kernel
         if self.images is not None:
-            learning = dataclasses.replace(
-                learning, pretraining=self.schedule(CrossEntropy(), n.network_rate)
-            )
+            features = network
+            gaussian = OnFeatures(network, scaled(_IMAGES_S, trained="s"))
+            pretraining = self.schedule(CrossEntropy(), n.network_rate)
+            learning = dataclasses.replace(learning, pretraining=pretraining)
         else:
-            classifier = TwoLogits(
-                network, image=False, epochs=self.classifier_epochs(n.network_rate)
-            )
-            features, gaussian = ClassifierFeatures(classifier), OfClassifier(classifier)
+            epochs = self.classifier_epochs(n.network_rate)
+            classifier = TwoLogits(network, image=False, epochs=epochs)
+            features = ClassifierFeatures(classifier)
+            gaussian = OfClassifier(classifier)
         if kind == "G":
             return gaussian, learning
         q = OnFeatures(self.units(), scaled(n.both_s_q, trained="root"))
@@ -328,30 +337,39 @@ class _Authors:
         return deep, learning
 
     def classifier(self, column: str) -> tuple[Kernel, Learning]:
-        """C2ST: the decisions of a classifier, or the probabilities that its code takes for scores."""
-        network, rate = self.seen(self.network()), self.numbers.classifier_rate
-        kernel: Kernel = (
-            Sign() if column == "S+C" else Linear() if self.images is not None else Probability()
-        )
+        """Return C2ST: a classifier's decisions, or the probabilities that they take for scores."""
+        network = self.seen(self.network())
+        rate = self.numbers.classifier_rate
+        kernel: Kernel
+        if column == "S+C":
+            kernel = Sign()
+        elif self.images is not None:
+            kernel = Linear()  # the score of images is a difference of probabilities already
+        else:
+            kernel = Probability()
         if self.images is not None:
-            return OnFeatures(TwoLogits(network, image=True), kernel), self.schedule(
-                CrossEntropy(), rate
-            )
+            scores = TwoLogits(network, image=True)
+            return OnFeatures(scores, kernel), self.schedule(CrossEntropy(), rate)
         scores = TwoLogits(network, image=False, epochs=self.classifier_epochs(rate))
-        return OnFeatures(scores, kernel), Learning(CrossEntropy(), steps=0)
+        return OnFeatures(scores, kernel), Learning(CrossEntropy(), steps=0)  # it trains itself
 
     def classifier_epochs(self, rate: float) -> Epochs:
-        """How often their classifier sees all points of a table, in batches of how many points of both samples."""
+        """Return how long their classifier trains on a table, in batches of both samples."""
+        n = self.setting.n
         if self.setting.data != "blob":
             return Epochs(self.numbers.epochs, 128, rate)
-        batch = min(2 * self.setting.n // 9, 128)
-        return Epochs(1000 * self.setting.n // batch, batch, rate)  # 9000 n_b / batch
+        batch = min(2 * n // 9, 128)
+        return Epochs(1000 * n // batch, batch, rate)  # 9000 n_b / batch, n being 9 n_b
 
     def features(self, method: str) -> tuple[nn.Module, Learning]:
-        """ME and SCF, trained in one go."""
-        kind, count = ("me", 1) if method == "me-1" else (method, self.numbers.locations)
-        return AsPublished(self.units(), kind, count), Learning(Noncentrality(), steps=0)
+        """Return ME or SCF, which train themselves when they see the training points."""
+        units = self.units()
+        if method == "me-1":
+            features = AsPublished(units, "me", 1)
+        else:
+            features = AsPublished(units, method, self.numbers.locations)
+        return features, Learning(Noncentrality(), steps=0)
 
     def seen(self, network: nn.Module) -> nn.Module:
-        """A network that sees points in their units."""
+        """Return a network that sees points in their units."""
         return Seen(self.units(), network)

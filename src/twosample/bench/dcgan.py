@@ -1,10 +1,10 @@
-"""A DCGAN for digits, so that "fake MNIST" can be made from MNIST: the generator of the paper's experiment.
+"""A DCGAN for digits, which makes the "fake MNIST" of the paper's experiment from MNIST.
 
 Networks and training are those of the implementation that the paper links to: images of 32 x 32 in
-[-1, 1], batches of 64, Adam, 100 epochs. A training is a file. It is replaced as a whole every so
-often, and whoever calls `train` again goes on from there, to the same bits on the same machine as
-if nothing had happened: every step draws its random numbers from a stream of its own, so that there
-is no generator whose state could be lost.
+[-1, 1], batches of 64, Adam, 100 epochs. A training is a file, which is replaced as a whole every
+so often. Calling `train` again goes on from there, to the same bits on the same machine as without
+an interruption. For every step has a random generator of its own: there is none whose state could
+be lost.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from ..errors import InputError, TrainingError, TrainingWarning
 from .datasets import images_for_paper
 from .formats import write_arrays
 
-SIZE, LATENT, BATCH, EPOCHS = 32, 100, 64, 100
+SIZE = 32  # pixels across
+LATENT = 100
+BATCH = 64
+EPOCHS = 100
 _FILE = "dcgan.safetensors"
 _DAMAGED = "is not a training that can be continued; remove it to begin anew."
 
 
 class Generator(nn.Module):
-    """Images (N, 1, 32, 32) in [-1, 1] from latent vectors (N, 100): a linear map to 128 x 8 x 8, two enlargements."""
+    """Makes images in [-1, 1] from latent vectors: a linear map to 128 x 8 x 8, enlarged twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,12 +63,13 @@ class Generator(nn.Module):
 
     def forward(self, latent: Tensor) -> Tensor:
         """(N, 100) -> (N, 1, 32, 32)."""
-        images: Tensor = self.body(self.linear(latent).view(-1, 128, 8, 8))
+        small = self.linear(latent).view(-1, 128, 8, 8)
+        images: Tensor = self.body(small)
         return images
 
 
 class Discriminator(nn.Module):
-    """Logits (N, 1) that images are real: the `ConvNet` of the paper's tests with one output, and dropout."""
+    """Gives logits that images are real: the paper's `ConvNet` with one output, and dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,18 +79,18 @@ class Discriminator(nn.Module):
         """(N, 1, 32, 32) -> (N, 1)."""
         for layer in self.network.body:
             images = layer(images)
-            if isinstance(
-                layer, nn.LeakyReLU
-            ):  # whole channels at a time; torch's own would read the global generator
-                kept = torch.rand(images.shape[:2], generator=random) >= 0.25
-                images = images * (kept.to(images) / 0.75)[:, :, None, None]
+            if isinstance(layer, nn.LeakyReLU):
+                # Dropout of whole channels. torch's own would read the global generator.
+                kept = torch.rand(images.shape[:2], generator=random) >= 0.25  # (N, C)
+                factors = kept.to(images) / 0.75
+                images = images * factors[:, :, None, None]
         logits: Tensor = self.network.head(images.flatten(1))
         return logits
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training as its file tells it: how many steps it has come, from which seed and images, and its last losses."""
+    """How far a training has come: its steps, seed, a digest of the images, and its last losses."""
 
     step: int
     seed: int
@@ -96,13 +100,15 @@ class Checkpoint:
 
 
 class _Training:
-    """Two networks and their optimisers, which `advance` by one step at a time and can be written and read."""
+    """Two networks and their optimisers, whose state can be saved between two steps."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.generators, self.device = Generators(seed), device
+        self.generators = Generators(seed)
+        self.device = device
         with torch.device("meta"):  # so that no constructor draws weights from the global generator
             generator = Generator()
-        self.generator, self.discriminator = generator.to_empty(device="cpu"), Discriminator()
+        self.generator = generator.to_empty(device="cpu")
+        self.discriminator = Discriminator()
         for name, network in self.networks().items():
             _draw(network, self.generators.torch(name))
             network.to(device).train()
@@ -115,19 +121,23 @@ class _Training:
         return {"generator": self.generator, "discriminator": self.discriminator}
 
     def advance(self, images: NDArray[np.uint8], step: int) -> tuple[Tensor, Tensor]:
-        """One step of the generator, then one of the discriminator, on a batch of images (N, 32, 32)."""
+        """Take one step of the generator and one of the discriminator, on images (N, 32, 32)."""
         random = self.generators.torch(f"step {step}")
-        real = torch.from_numpy(self._batch(images, step)).to(self.device)[:, None] / 127.5 - 1
-        fake = self.generator(torch.randn(len(real), LATENT, generator=random).to(self.device))
+        pixels = torch.from_numpy(self._batch(images, step)).to(self.device)
+        real = pixels[:, None] / 127.5 - 1  # (B, 1, 32, 32)
+        latent = torch.randn(len(real), LATENT, generator=random)
+        fake = self.generator(latent.to(self.device))
         generator_loss = _cross_entropy(self.discriminator(fake, random), 1.0)
         self._descend("generator", generator_loss)
-        found = self.discriminator(real, random), self.discriminator(fake.detach(), random)
-        discriminator_loss = (_cross_entropy(found[0], 1.0) + _cross_entropy(found[1], 0.0)) / 2
+        # Detached: this loss is not for the generator to learn from.
+        on_real = _cross_entropy(self.discriminator(real, random), 1.0)
+        on_fake = _cross_entropy(self.discriminator(fake.detach(), random), 0.0)
+        discriminator_loss = (on_real + on_fake) / 2
         self._descend("discriminator", discriminator_loss)
         return generator_loss.detach(), discriminator_loss.detach()
 
     def _batch(self, images: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
-        """The images of a step: those of an epoch are a shuffle of all, cut into batches."""
+        """Return the images of a step: an epoch is a shuffle of all images, cut into batches."""
         epoch, number = divmod(step, steps_per_epoch(len(images)))
         order = self.generators.numpy(f"epoch {epoch}").permutation(len(images))
         return images[order[number * BATCH : (number + 1) * BATCH]]
@@ -138,39 +148,42 @@ class _Training:
         self.optimisers[name].step()
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that a step changes, by name."""
+        """Return everything that a step changes, by name."""
         tensors: dict[str, Tensor] = {}
         for name, network in self.networks().items():
-            tensors |= {f"{name}.{key}": value for key, value in network.state_dict().items()}
+            for key, value in network.state_dict().items():
+                tensors[f"{name}.{key}"] = value
             moments = self.optimisers[name].state_dict()["state"]
-            tensors |= {
-                f"{name}.adam.{n}.{key}": value
-                for n, entry in moments.items()
-                for key, value in entry.items()
-            }
+            for number, entry in moments.items():
+                for key, value in entry.items():
+                    tensors[f"{name}.adam.{number}.{key}"] = value
         return tensors
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `state` gave."""
+        """Put back what `state` returned."""
         for name, network in self.networks().items():
-            own = {
-                key.removeprefix(f"{name}."): value
-                for key, value in tensors.items()
-                if key.startswith(f"{name}.")
-            }
-            network.load_state_dict(
-                {key: value for key, value in own.items() if not key.startswith("adam.")}
-            )
+            weights: dict[str, Tensor] = {}
             moments: dict[int, dict[str, Tensor]] = {}
-            for key in own.keys() - network.state_dict().keys():
-                _, number, what = key.split(".")
-                moments.setdefault(int(number), {})[what] = own[key]
+            for full_name, value in tensors.items():
+                owner, _, key = full_name.partition(".")
+                if owner != name:
+                    continue
+                if key.startswith("adam."):
+                    _, number, moment = key.split(".")
+                    moments.setdefault(int(number), {})[moment] = value
+                else:
+                    weights[key] = value
+            network.load_state_dict(weights)
             optimiser = self.optimisers[name]
             optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
 
 
 def _draw(network: nn.Module, random: torch.Generator) -> None:
-    """Starting weights: normal around 0 for convolutions, around 1 for normalisations, torch's own for linear maps."""
+    """Draw starting weights.
+
+    They are normal around 0 for convolutions and around 1 for normalisations; linear maps start as
+    torch starts them.
+    """
     draw_weights(network, random)
     with torch.no_grad():
         for module in network.modules():
@@ -186,7 +199,7 @@ def _cross_entropy(logits: Tensor, target: float) -> Tensor:
 
 
 def steps_per_epoch(count: int) -> int:
-    """How many batches `count` images make; the last one may be smaller."""
+    """Return how many batches `count` images make; the last one may be smaller."""
     return math.ceil(count / BATCH)
 
 
@@ -200,7 +213,7 @@ def train(
     device: str = "auto",
     progress: bool | None = None,
 ) -> Checkpoint:
-    """Train a DCGAN on images until it has made so many steps; what `folder` holds already is continued.
+    """Train a DCGAN on images, or go on with the training that `folder` holds.
 
     Parameters
     ----------
@@ -210,37 +223,35 @@ def train(
     folder
         Where the training is kept, in one file.
     steps
-        How many there shall be in all, with those of earlier calls; None is the paper's 100 epochs:
-        with MNIST 93,800 steps, a day or two of one CPU core.
+        How many steps there shall be in all, including those of earlier calls. None means the
+        paper's 100 epochs: with MNIST 93,800 steps, a day or two of one CPU core.
     rng
-        Decides the training when it begins. One that goes on has its seed already: leave it out, or
-        give the same.
+        Decides the training when it begins. To go on with one, leave it out or give the same.
     every
-        After how many steps the file is written. An interrupt loses those since the last time, and
-        says how many.
+        After how many steps the file is written. An interrupt loses the steps since then, and says
+        how many were kept.
     device, progress
         As in `two_sample_test`.
 
     Raises
     ------
     InputError
-        If the folder holds a training with other images or another seed, or a file that is none.
+        If the folder holds a training with other images or another seed, or a damaged file.
     """
     small = images_for_paper(_checked(images), SIZE)
     goal = EPOCHS * steps_per_epoch(len(small)) if steps is None else steps
     path = Path(folder) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    last = _started(path, hashlib.sha256(small.tobytes()).hexdigest(), rng)
+    digest = hashlib.sha256(small.tobytes()).hexdigest()
+    last = _started(path, digest, rng)
     training = _restored(path, last, device)
     try:
         with bar("training", max(0, goal - last.step), progress) as tick:
-            for step, losses in _advances(training, small, last.step, goal):
+            for step, ours, theirs in _advances(training, small, last.step, goal):
                 if step % every == 0 or step == goal:
-                    last = replace(
-                        last, step=step, generator_loss=losses[0], discriminator_loss=losses[1]
-                    )
+                    last = replace(last, step=step, generator_loss=ours, discriminator_loss=theirs)
                     _write(path, training, last)
-                tick("losses {:.2f}, {:.2f}".format(*losses))
+                tick(f"losses {ours:.2f}, {theirs:.2f}")
     except KeyboardInterrupt:
         kept = f"{path} keeps the first {last.step} steps" if last.step else "nothing had been kept"
         warnings.warn(TrainingWarning(f"training was interrupted; {kept}."), stacklevel=2)
@@ -250,31 +261,31 @@ def train(
 
 def _advances(
     training: _Training, images: NDArray[np.uint8], start: int, goal: int
-) -> Iterator[tuple[int, tuple[float, float]]]:
-    """The steps from `start` to `goal`: how many there have been after each, and the losses of both networks."""
+) -> Iterator[tuple[int, float, float]]:
+    """Train from `start` to `goal`, and yield after each step its number and both losses."""
     for step in range(start, goal):
-        generator_loss, discriminator_loss = (
-            float(loss) for loss in training.advance(images, step)
-        )
+        losses = training.advance(images, step)
+        generator_loss = float(losses[0])
+        discriminator_loss = float(losses[1])
         if not math.isfinite(generator_loss + discriminator_loss):
             raise TrainingError(
                 f"the losses of step {step + 1} are {generator_loss} and {discriminator_loss}; "
                 "train again in another folder with another rng."
             )
-        yield step + 1, (generator_loss, discriminator_loss)
+        yield step + 1, generator_loss, discriminator_loss
 
 
 def _checked(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if images.ndim != 3 or images.dtype != np.uint8 or not len(images):
         raise InputError(
-            f"the images are {images.dtype} {images.shape}; a DCGAN takes grey ones, uint8 (N, H, "
-            "W)."
+            f"the images are {images.dtype} {images.shape}; "
+            "a DCGAN takes grey ones, uint8 (N, H, W)."
         )
     return images
 
 
 def _started(path: Path, images: str, rng: RNGLike | None) -> Checkpoint:
-    """What the file holds, if it can be continued with these images and this rng; if there is none, a beginning."""
+    """Return the checkpoint in the file, or a new one; refuse other images or another rng."""
     seed = int(np.random.default_rng(rng).integers(2**63))
     if not path.exists():
         return Checkpoint(0, seed, images)
@@ -298,8 +309,8 @@ def sample(
 ) -> NDArray[np.uint8]:
     """Draw digits, uint8 (count, 32, 32), from the generator in `folder` and write them to a file.
 
-    The file, by default fake_mnist.npz beside the training, is one that `datasets.fake_mnist`
-    reads. Outside training the normalisations have fixed statistics, so that images are independent
+    The file is one that `datasets.fake_mnist` reads; by default it is fake_mnist.npz beside the
+    training. Normalisations have fixed statistics outside training, so the images are independent
     of each other, as a test assumes.
     """
     if count < 1:
@@ -311,11 +322,11 @@ def sample(
     training = _restored(path, last, device)
     generator = training.generator.eval()
     latent = torch.randn(count, LATENT, generator=Generators(rng).torch("latent"))
+    batches = torch.split(latent.to(training.device), 500)  # which bounds the memory
     with torch.no_grad():
-        parts = [
-            generator(part.to(training.device))[:, 0].cpu() for part in torch.split(latent, 500)
-        ]
-    images: NDArray[np.uint8] = ((torch.cat(parts) + 1) * 127.5).round().to(torch.uint8).numpy()
+        parts = [generator(batch)[:, 0].cpu() for batch in batches]
+    pixels = (torch.cat(parts) + 1) * 127.5
+    images: NDArray[np.uint8] = pixels.round().to(torch.uint8).numpy()
     target = Path(folder) / "fake_mnist.npz" if output is None else Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(target, images=images, steps=np.array(last.step))
@@ -326,7 +337,7 @@ def sample(
 
 
 def _write(path: Path, training: _Training, last: Checkpoint) -> None:
-    """Replace the file: one, since two could not be replaced at once."""
+    """Replace the file. There is only one, because two could not be replaced at once."""
     part = path.with_name(f"{path.name}.part")
     tensors = {name: value.cpu().contiguous() for name, value in training.state().items()}
     with part.open("wb") as output:
@@ -345,7 +356,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _restored(path: Path, last: Checkpoint, device: str) -> _Training:
-    """A training as the file holds it, or at its beginning."""
+    """Return the training of a checkpoint, or one at its beginning."""
     training = _Training(last.seed, choose_device(device))
     if last.step:
         try:

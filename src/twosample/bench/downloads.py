@@ -1,12 +1,13 @@
-"""Files of fixed content from their canonical places: fetched once, checked, and continued where they stopped.
+"""Downloads of files whose content is known: fetched once, checked, and continued after a stop.
 
-pooch keeps a file in the cache only after its SHA-256 has been checked. What it lacks is here: a
-download that breaks off leaves a `.part` file, never one that looks complete, and goes on from
-there the next time.
+pooch keeps a file in the cache only after its SHA-256 has been checked. This module adds what pooch
+lacks: a download that breaks off leaves a `.part` file, never one that looks complete, and the next
+download goes on from there.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,15 +21,17 @@ from ..errors import InputError, MissingDependency
 if TYPE_CHECKING:
     import requests
 
-_BLOCK = (
-    2**16
-)  # bytes written at a time: one tick of the progress bar, and the most that a broken connection loses
+# Bytes written at a time: one tick of the progress bar, and all that a broken connection can lose.
+_BLOCK = 2**16
 _PATIENCE = 30.0  # seconds in which a server has to answer, or to send more
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file whose content is known: its name, who serves it (the first is asked first), its SHA-256 and its bytes."""
+    """A file whose content is known: its SHA-256 and its size in bytes.
+
+    Of the places that serve it, the first is asked first.
+    """
 
     name: str
     urls: tuple[str, ...]
@@ -37,47 +40,49 @@ class RemoteFile:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: the environment variable TWOSAMPLE_CACHE, else the user's folder for caches."""
-    return Path(os.environ.get("TWOSAMPLE_CACHE") or _pooch().os_cache("twosample")).expanduser()
+    """Return where downloads are kept.
+
+    The environment variable TWOSAMPLE_CACHE says so, else it is the user's folder for caches.
+    """
+    folder = os.environ.get("TWOSAMPLE_CACHE") or _pooch().os_cache("twosample")
+    return Path(folder).expanduser()
 
 
 def cached(file: RemoteFile) -> Path | None:
-    """Where the file is in the cache, if it is; a file gets there only with the right checksum."""
+    """Return where the file is in the cache, or None."""
     path = cache_folder() / file.name
+    # Its size is enough to look at: a file gets there only with the right checksum.
     return path if path.is_file() and path.stat().st_size == file.size else None
 
 
 def fetch(file: RemoteFile, *, progress: bool | None = None) -> Path:
-    """The file, from the cache or else from the first of its places that gives it.
+    """Return the file, from the cache or else from the first of its places that gives it.
 
     `progress` shows a bar: True, False, or None for only on a terminal.
 
     Raises
     ------
     InputError
-        If no place gives the file, or another than the one that is known; or if the cache cannot be
-        written.
+        If no place gives the file with the known content, or if the cache cannot be written.
     MissingDependency
         If pooch is not installed.
     """
-    pooch, folder = _pooch(), cache_folder()
-    pooch.get_logger().setLevel(
-        "WARNING"
-    )  # it announces every file on standard error, also where nobody looks
+    pooch = _pooch()
+    folder = cache_folder()
+    pooch.get_logger().setLevel("WARNING")  # else it announces every file on standard error
+    downloader = _Continued(folder / f"{file.name}.part", file, progress)
+    checksum = f"sha256:{file.sha256}"
     failures = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder / file.name):
             for url in file.urls:
-                downloader = _Continued(folder / f"{file.name}.part", file, progress)
                 try:
-                    found = pooch.retrieve(
-                        url, f"sha256:{file.sha256}", file.name, folder, downloader=downloader
-                    )
+                    path = pooch.retrieve(url, checksum, file.name, folder, downloader=downloader)
                 except _failures() as error:
                     failures.append(f"{url} ({_reason(error)})")
                 else:
-                    return Path(found)
+                    return Path(path)
     except OSError as error:
         raise InputError(
             f"{file.name} cannot be kept in {folder}: {error.strerror or error}; "
@@ -88,10 +93,11 @@ def fetch(file: RemoteFile, *, progress: bool | None = None) -> Path:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep other processes from making the file at `path` meanwhile; they wait, and then find it there."""
+    """Keep other processes from making the file at `path`; they wait, and then find it there."""
     try:
         import fcntl
-    except ImportError:  # where there is none, two processes at worst do the same work: what they make is moved whole
+    except ImportError:
+        # Without locks two processes at worst do the same work. Each moves its file there whole.
         yield
         return
     with (path.parent / f".{path.name}.lock").open("w") as lock:
@@ -100,28 +106,30 @@ def alone(path: Path) -> Iterator[None]:
 
 
 class _Continued:
-    """What pooch calls to download a file: one that first looks at how much of it is there already."""
+    """Downloads a file for pooch, and goes on with what is there of it already."""
 
     def __init__(self, partial: Path, file: RemoteFile, progress: bool | None) -> None:
-        self.partial, self.file, self.progress = partial, file, progress
+        self.partial = partial
+        self.file = file
+        self.progress = progress
 
     def __call__(
         self, url: str, output_file: Any, pooch: Any, *, check_only: bool | None = None
     ) -> None:
         import requests
 
+        broken_off = (
+            requests.ConnectionError,
+            requests.Timeout,
+            requests.exceptions.ChunkedEncodingError,
+        )
         while (before := self._received()) != self.file.size:
             try:
                 self._receive(url, before)
                 break
-            except (
-                requests.ConnectionError,
-                requests.Timeout,
-                requests.exceptions.ChunkedEncodingError,
-            ):
-                if (
-                    self._received() <= before
-                ):  # as long as each attempt brings something, it is worth another
+            except broken_off:
+                # As long as each attempt brings something, another one is worth it.
+                if self._received() <= before:
                     raise
         os.replace(self.partial, output_file)  # pooch checks it there, and keeps or removes it
 
@@ -129,18 +137,20 @@ class _Continued:
         return self.partial.stat().st_size if self.partial.exists() else 0
 
     def _receive(self, url: str, start: int) -> None:
-        """Append to what is there from byte `start` on, or begin again with a server that cannot continue."""
+        """Append from byte `start` on, or begin again with a server that cannot continue."""
         import requests
 
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        headers = {"Accept-Encoding": "identity"}  # else bytes would count a compressed stream
+        if start:
+            headers["Range"] = f"bytes={start}-"
         with requests.get(url, headers=headers, stream=True, timeout=_PATIENCE) as response:
-            if (
-                start and response.status_code == 416
-            ):  # "range not satisfiable": too long to be a part of this file
+            # "Range not satisfiable": what is there is too long to be a part of this file.
+            if start and response.status_code == 416:
                 return self._receive(url, 0)
             response.raise_for_status()
-            start = start if _continues(response, start) else 0
-            blocks = -(-(self.file.size - start) // _BLOCK)
+            if not _continues(response, start):
+                start = 0
+            blocks = math.ceil((self.file.size - start) / _BLOCK)
             with (
                 self.partial.open("ab" if start else "wb") as output,
                 bar(self.file.name, blocks, self.progress) as tick,
@@ -151,9 +161,9 @@ class _Continued:
 
 
 def _continues(response: requests.Response, start: int) -> bool:
-    return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(
-        f"bytes {start}-"
-    )
+    """Return whether a response is the rest of the file from byte `start` on."""
+    content_range = response.headers.get("Content-Range", "")
+    return response.status_code == 206 and content_range.startswith(f"bytes {start}-")
 
 
 def _pooch() -> Any:
@@ -165,9 +175,10 @@ def _pooch() -> Any:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What it looks like when a place does not give the file: no answer, a refusal, or (in pooch) a wrong checksum."""
+    """Return the errors that mean that a place does not give the file."""
     import requests
 
+    # No answer or a refusal; and what pooch raises for a wrong checksum.
     return requests.RequestException, ValueError
 
 

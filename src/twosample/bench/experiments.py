@@ -1,11 +1,11 @@
-"""The paper as data: every experiment with its settings, its methods and the numbers that were published.
+"""The paper as data: every experiment with its settings, methods and published numbers.
 
-An experiment is a table: rows are settings, columns are methods, and a cell is filled by trials.
-The paper's N is the points of both samples together; a `Setting` counts those of one. Cells that
+An experiment is a table: rows are settings, columns are methods, and trials fill a cell. The
+paper's N counts the points of both samples together; a `Setting` counts those of one. Cells that
 two tables of the paper share, such as C2ST-S and the column S+C of the ablation, are run once and
 shown twice.
 
-Nothing here computes anything, so that `twosample bench list` is quick.
+Nothing here computes anything or imports torch, so that `twosample bench list` is quick.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from ..errors import InputError
 METHODS = ("me", "scf", "c2st-s", "c2st-l", "mmd-o", "mmd-d")
 """The six tests of the paper, in the order of its tables."""
 
-ABLATIONS = ("S+C", "L+C", "G+C", "D+C", "L+M", "G+M", "D+M", "L+J", "G+J", "D+J")
-"""The ten columns of its ablation."""
-
 SAME_TEST = MappingProxyType({"S+C": "c2st-s", "L+C": "c2st-l", "D+J": "mmd-d"})
 """Columns of the ablation that are tests of the other tables too."""
 
@@ -38,21 +35,21 @@ class Setting:
     Attributes
     ----------
     name
-        As users type it, such as "N=3000"; what follows a colon tells rows apart that tables show
-        as one.
+        As users type it, such as "N=3000". What follows a colon tells apart settings that tables
+        show as one row.
     data
-        The data set, a key of `trials.SOURCES`.
+        The data set, one of those that `trials.draws` knows.
     n
         Points of each sample, to train on and again in every test set.
     dimension
         Columns of the points, where the data set has a choice.
     null
-        "" draws X from P and Y from Q; "P" or "Q" draws both from that one, so that nothing is to
-        be found.
+        "" draws X from P and Y from Q; "P" or "Q" draws both from that one, so that there is no
+        difference.
     authors
-        Draw as the authors' code does, where that is not what the paper says.
+        Whether to draw as the authors' code does, where that is not what the paper says.
     test_n
-        Points of each sample in a test set, where not `n`.
+        Points of each sample in a test set, if not `n`.
     """
 
     name: str
@@ -65,7 +62,7 @@ class Setting:
 
     @property
     def row(self) -> str:
-        """The row of a table that it belongs to."""
+        """The row of the table that it belongs to."""
         return self.name.partition(":")[0]
 
     @property
@@ -80,21 +77,24 @@ class Setting:
 
 
 class Published(NamedTuple):
-    """A number of the paper: a rejection rate, with its standard error where it is given."""
+    """A number of the paper: a rejection rate, and its standard error if there is one."""
 
     rate: float
     error: float | None = None
 
 
 class Cell(NamedTuple):
-    """What trials fill: one method in one setting, under the name of the experiment that it is kept with."""
+    """What trials fill: one method in one setting.
+
+    `experiment` names the experiment whose file keeps the trials.
+    """
 
     experiment: str
     setting: Setting
     method: str
 
     def seed(self, trial: int) -> int:
-        """The seed of a trial; all recipes share it, so they see the same data."""
+        """Return the seed of a trial; all recipes share it, so they see the same data."""
         name = f"{self.experiment}/{self.setting.name}/{self.method}/{trial}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "little")
 
@@ -114,11 +114,12 @@ class Experiment:
     settings, methods
         Rows and columns.
     published
-        {row: {method: number}}, where the paper gives one. Its figures come without numbers.
+        {row: {method: number}}, where the paper gives one. Its figures have no numbers.
     axis
-        What the rows grow in, for figures.
+        What grows from row to row: the label of a figure's axis.
     elsewhere
-        {(name of a setting, method): cell of another experiment} for cells that are not run twice.
+        {(name of a setting, method): cell of another experiment}, for cells that another experiment
+        runs.
     note
         What to know when comparing.
     """
@@ -135,13 +136,13 @@ class Experiment:
     note: str = ""
 
     def cell(self, setting: Setting, method: str) -> Cell:
-        """What fills a place of the table."""
+        """Return the cell of a setting and a method, which another experiment may keep."""
         return self.elsewhere.get((setting.name, method), Cell(self.name, setting, method))
 
     def cells(
         self, methods: tuple[str, ...] = (), settings: tuple[str, ...] = ()
     ) -> Iterator[Cell]:
-        """All cells, or those of the columns and rows that are named."""
+        """Yield all cells, or those of the named methods and settings."""
         chosen_methods = _chosen("method", methods, self.methods, self.name)
         rows = tuple(dict.fromkeys(setting.row for setting in self.settings))
         names = tuple(setting.name for setting in self.settings)
@@ -152,37 +153,40 @@ class Experiment:
                     yield self.cell(setting, method)
 
     def expected(self, row: str, method: str) -> Published | None:
-        """The published number, if there is one."""
+        """Return the published number, if there is one."""
         return self.published.get(row, {}).get(method)
 
 
 def _chosen(
-    what: str, wanted: tuple[str, ...], there: tuple[str, ...], experiment: str
+    kind: str, wanted: tuple[str, ...], known: tuple[str, ...], experiment: str
 ) -> tuple[str, ...]:
-    unknown = [name for name in wanted if name not in there]
+    """Return the wanted names, or all known ones if none is wanted; refuse unknown ones."""
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise InputError(
-            f"{experiment} has no {what} {unknown[0]!r}; use some of "
-            f"{', '.join(dict.fromkeys(there))}."
-        )
-    return wanted or there
+        names = ", ".join(dict.fromkeys(known))
+        raise InputError(f"{experiment} has no {kind} {unknown[0]!r}; use some of {names}.")
+    return wanted or known
 
 
 def _rates(columns: str, rows: Mapping[str, str]) -> dict[str, dict[str, Published]]:
-    """Numbers as they are printed: a row of "0.120+-0.007" or "0.048" for each method."""
-    return {
-        row: {
-            method: Published(*(float(part) for part in number.split("+-")))
-            for method, number in zip(columns.split(), numbers.split(), strict=True)
-        }
-        for row, numbers in rows.items()
-    }
+    """Parse numbers as they are printed: for each method one like "0.120±.007" or "0.048"."""
+    methods = columns.split()
+    table = {}
+    for row, numbers in rows.items():
+        printed = zip(methods, numbers.split(), strict=True)
+        table[row] = {method: _published(number) for method, number in printed}
+    return table
+
+
+def _published(number: str) -> Published:
+    rate, _, error = number.partition("±")
+    return Published(float(rate), float(error) if error else None)
 
 
 _SIX = " ".join(METHODS)
 
 _ABLATION = _rates(
-    " ".join(ABLATIONS),
+    "S+C L+C G+C D+C L+M G+M D+M L+J G+J D+J",
     {
         "blob": "0.835 0.942 0.901 0.900 0.851 0.960 0.906 0.952 0.966 0.985",
         "hdgm": "0.472 0.585 0.287 0.302 0.494 0.223 0.539 0.635 0.604 0.659",
@@ -193,12 +197,12 @@ _ABLATION = _rates(
 
 
 def _from_ablation(data: str) -> dict[str, Published]:
-    """What the ablation table says of tests that another figure shows without numbers."""
+    """Return what the ablation table says of tests that a figure shows without numbers."""
     return {method: _ABLATION[data][column] for column, method in SAME_TEST.items()}
 
 
-# The synthetic data sets. n_b is of one sample; the axes of the HDGM figure are not in the paper's
-# text.
+# The synthetic data sets. n_b counts the points of one sample. The axes of the HDGM figure are not
+# in the paper's text.
 
 _BLOB_SIZES = (10, 20, 40, 50, 70, 80, 90, 100)
 _HDGM_SIZES = (2000, 4000, 6000, 8000, 10000)
@@ -223,7 +227,10 @@ def _dimensions(null: Literal["", "P"] = "") -> tuple[Setting, ...]:
 
 _BLOB_PUBLISHED = {"n_b=40": _from_ablation("blob")}
 _HDGM_PUBLISHED = {"N=4000": _from_ablation("hdgm")}
-_AUTHORS = "Drawn as the authors' code draws, which is not quite what the paper says; to find out what that changes."
+_AUTHORS = (
+    "Drawn as the authors' code draws, which is not quite what the paper says; to find out what "
+    "that changes."
+)
 
 _BLOB = (
     Experiment(
@@ -260,7 +267,7 @@ _BLOB = (
 def _shared_dimension(
     experiment: str, settings: tuple[Setting, ...]
 ) -> dict[tuple[str, str], Cell]:
-    """One panel's d = 10 is the other's N = 4000."""
+    """Return the cells at d = 10 of one panel, which are those at N = 4000 of the other."""
     same = next(setting for setting in settings if setting.name == "N=4000")
     return {("d=10", method): Cell(experiment, same, method) for method in METHODS}
 
@@ -321,8 +328,14 @@ _HDGM = (
 
 _HIGGS_SIZES = (1000, 2000, 3000, 5000, 8000, 10000)
 _MNIST_SIZES = (200, 400, 600, 800, 1000)
-_HIGGS_NOTE = "Where the folder of data holds few rows, test sets overlap with each other, never with training sets."
-_MNIST_NOTE = "Digits of another generator than the authors', whose file is not public: compare orders, not numbers."
+_HIGGS_NOTE = (
+    "Where the folder of data holds few rows, test sets overlap with each other, never with "
+    "training sets."
+)
+_MNIST_NOTE = (
+    "Digits of another generator than the authors', whose file is not public: compare orders, not "
+    "numbers."
+)
 
 _HIGGS = (
     Experiment(
@@ -334,12 +347,12 @@ _HIGGS = (
         published=_rates(
             _SIX,
             {
-                "N=1000": "0.120+-0.007 0.095+-0.022 0.082+-0.015 0.097+-0.014 0.132+-0.005 0.113+-0.013",
-                "N=2000": "0.165+-0.019 0.130+-0.026 0.183+-0.032 0.232+-0.017 0.291+-0.012 0.304+-0.035",
-                "N=3000": "0.197+-0.012 0.142+-0.025 0.257+-0.049 0.399+-0.058 0.376+-0.022 0.403+-0.050",
-                "N=5000": "0.410+-0.041 0.261+-0.044 0.592+-0.037 0.447+-0.045 0.659+-0.018 0.699+-0.047",
-                "N=8000": "0.691+-0.067 0.467+-0.038 0.892+-0.029 0.878+-0.020 0.923+-0.013 0.952+-0.024",
-                "N=10000": "0.786+-0.041 0.603+-0.066 0.974+-0.007 0.985+-0.005 1.000+-0.000 1.000+-0.000",
+                "N=1000": "0.120±.007 0.095±.022 0.082±.015 0.097±.014 0.132±.005 0.113±.013",
+                "N=2000": "0.165±.019 0.130±.026 0.183±.032 0.232±.017 0.291±.012 0.304±.035",
+                "N=3000": "0.197±.012 0.142±.025 0.257±.049 0.399±.058 0.376±.022 0.403±.050",
+                "N=5000": "0.410±.041 0.261±.044 0.592±.037 0.447±.045 0.659±.018 0.699±.047",
+                "N=8000": "0.691±.067 0.467±.038 0.892±.029 0.878±.020 0.923±.013 0.952±.024",
+                "N=10000": "0.786±.041 0.603±.066 0.974±.007 0.985±.005 1.000±.000 1.000±.000",
             },
         ),
         axis="points of both samples, N",
@@ -381,11 +394,11 @@ _MNIST = (
         published=_rates(
             _SIX,
             {
-                "N=200": "0.414+-0.050 0.107+-0.018 0.193+-0.037 0.234+-0.031 0.188+-0.010 0.555+-0.044",
-                "N=400": "0.921+-0.032 0.152+-0.021 0.646+-0.039 0.706+-0.047 0.363+-0.017 0.996+-0.004",
-                "N=600": "1.000+-0.000 0.294+-0.008 1.000+-0.000 0.977+-0.012 0.619+-0.021 1.000+-0.000",
-                "N=800": "1.000+-0.000 0.317+-0.017 1.000+-0.000 1.000+-0.000 0.797+-0.015 1.000+-0.000",
-                "N=1000": "1.000+-0.000 0.346+-0.019 1.000+-0.000 1.000+-0.000 0.894+-0.016 1.000+-0.000",
+                "N=200": "0.414±.050 0.107±.018 0.193±.037 0.234±.031 0.188±.010 0.555±.044",
+                "N=400": "0.921±.032 0.152±.021 0.646±.039 0.706±.047 0.363±.017 0.996±.004",
+                "N=600": "1.000±.000 0.294±.008 1.000±.000 0.977±.012 0.619±.021 1.000±.000",
+                "N=800": "1.000±.000 0.317±.017 1.000±.000 1.000±.000 0.797±.015 1.000±.000",
+                "N=1000": "1.000±.000 0.346±.019 1.000±.000 1.000±.000 0.894±.016 1.000±.000",
             },
         ),
         axis="images of both samples, N",
@@ -400,11 +413,11 @@ _MNIST = (
         published=_rates(
             _SIX,
             {
-                "N=200": "0.076+-0.011 0.075+-0.010 0.035+-0.006 0.045+-0.005 0.068+-0.004 0.056+-0.003",
-                "N=400": "0.062+-0.010 0.056+-0.007 0.044+-0.006 0.040+-0.004 0.053+-0.005 0.056+-0.005",
-                "N=600": "0.051+-0.003 0.049+-0.009 0.039+-0.005 0.054+-0.007 0.066+-0.008 0.056+-0.008",
-                "N=800": "0.054+-0.006 0.046+-0.006 0.043+-0.005 0.042+-0.007 0.051+-0.005 0.054+-0.007",
-                "N=1000": "0.047+-0.006 0.045+-0.010 0.038+-0.006 0.046+-0.005 0.041+-0.007 0.062+-0.006",
+                "N=200": "0.076±.011 0.075±.010 0.035±.006 0.045±.005 0.068±.004 0.056±.003",
+                "N=400": "0.062±.010 0.056±.007 0.044±.006 0.040±.004 0.053±.005 0.056±.005",
+                "N=600": "0.051±.003 0.049±.009 0.039±.005 0.054±.007 0.066±.008 0.056±.008",
+                "N=800": "0.054±.006 0.046±.006 0.043±.005 0.042±.007 0.051±.005 0.054±.007",
+                "N=1000": "0.047±.006 0.045±.010 0.038±.006 0.046±.005 0.041±.007 0.062±.006",
             },
         ),
         axis="images of both samples, N",
@@ -414,8 +427,7 @@ _MNIST = (
 
 _JPEG_NOTE = (
     "A stand-in until CIFAR-10.1 is at hand: half of CIFAR-10's test images against the other half "
-    "after one JPEG "
-    "compression. Nothing of the paper to compare with."
+    "after one JPEG compression. Nothing of the paper to compare with."
 )
 _CIFAR_101 = Setting("cifar-10.1", "cifar", 1000, test_n=1021)
 _CIFAR_JPEG = Setting("jpeg", "cifar-jpeg", 1000, test_n=1021)
@@ -468,6 +480,7 @@ _CIFAR = (
 
 
 def _ablation() -> Experiment:
+    # Each row is a setting of another experiment, which keeps the columns that are its tests too.
     rows = {
         "blob": ("blob-power", "n_b=40"),
         "hdgm": ("hdgm-power", "N=4000"),
@@ -477,26 +490,29 @@ def _ablation() -> Experiment:
     settings: list[Setting] = []
     elsewhere: dict[tuple[str, str], Cell] = {}
     published = {row: dict(columns) for row, columns in _ABLATION.items()}
+    others = {other.name: other for other in (*_BLOB, *_HDGM, *_HIGGS, *_MNIST)}
     for row, (experiment, name) in rows.items():
-        there = next(e for e in (*_BLOB, *_HDGM, *_HIGGS, *_MNIST) if e.name == experiment)
-        found = next(setting for setting in there.settings if setting.name == name)
-        settings.append(Setting(row, found.data, found.n, found.dimension))
-        elsewhere |= {
-            (row, column): Cell(experiment, found, method) for column, method in SAME_TEST.items()
-        }
-        for column, method in SAME_TEST.items():  # the same numbers, there with their errors
-            published[row][column] = there.expected(name, method) or published[row][column]
+        other = others[experiment]
+        same = next(setting for setting in other.settings if setting.name == name)
+        settings.append(Setting(row, same.data, same.n, same.dimension))
+        for column, method in SAME_TEST.items():
+            elsewhere[row, column] = Cell(experiment, same, method)
+            # The other table prints the same number, with its error.
+            published[row][column] = other.expected(name, method) or published[row][column]
     return Experiment(
         "ablation",
-        "Ten kernels and objectives: power on Blob (n_b = 40), HDGM (N = 4000, d = 10), Higgs (N = "
-        "3000), MNIST (400)",
+        "Ten kernels and objectives: power on Blob (n_b = 40), HDGM (N = 4000, d = 10), "
+        "Higgs (N = 3000), MNIST (400)",
         "Table 4 (ablation)",
         "power",
         tuple(settings),
-        ABLATIONS,
+        tuple(_ABLATION["blob"]),
         published=published,
         elsewhere=elsewhere,
-        note=f"S+C, L+C and D+J are C2ST-S, C2ST-L and MMD-D of the other tables. mnist: {_MNIST_NOTE}",
+        note=(
+            "S+C, L+C and D+J are C2ST-S, C2ST-L and MMD-D of the other tables. "
+            f"mnist: {_MNIST_NOTE}"
+        ),
     )
 
 
@@ -510,14 +526,13 @@ _QUICK = Experiment(
     axis="points of each blob and sample, n_b",
 )
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {e.name: e for e in (*_BLOB, *_HDGM, *_HIGGS, *_MNIST, *_CIFAR, _ablation(), _QUICK)}
-)
+_ALL = (*_BLOB, *_HDGM, *_HIGGS, *_MNIST, *_CIFAR, _ablation(), _QUICK)
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({each.name: each for each in _ALL})
 """Every experiment by its name."""
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of a name."""
+    """Return the experiment of a name."""
     if name not in EXPERIMENTS:
         raise InputError(f"there is no experiment {name!r}; use one of {', '.join(EXPERIMENTS)}.")
     return EXPERIMENTS[name]

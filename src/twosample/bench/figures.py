@@ -1,7 +1,8 @@
-"""Figures like the paper's, by matplotlib: ours with error bars, the published numbers as hollow marks.
+"""Figures like the paper's, drawn by matplotlib.
 
-Those of experiments are drawn from stored trials. Those of points, kernels and images are drawn
-from the data sets, and where they show something learned, from trials that are run for them.
+Our numbers have error bars, the published ones are hollow marks. Figures of experiments are drawn
+from stored trials. Those of points, kernels and images are drawn from the data sets; where they
+show something learned, a test is fitted for them.
 """
 
 from __future__ import annotations
@@ -28,47 +29,59 @@ if TYPE_CHECKING:
     from .._two_sample import FittedTest
 
 
-class Look(NamedTuple):
-    """How a method is drawn, the same everywhere; no two share a mark, so colour is not all that tells them apart."""
+class LineStyle(NamedTuple):
+    """How a method is drawn, the same everywhere.
+
+    No two share a mark, so that colour is not all that tells them apart.
+    """
 
     colour: str
     marker: str
 
+    def options(self) -> dict[str, Any]:
+        """Return it as arguments of matplotlib."""
+        return {"color": self.colour, "marker": self.marker}
 
-_LOOKS = {
-    "me": Look("#E69F00", "v"),
-    "scf": Look("#56B4E9", "^"),
-    "c2st-s": Look("#009E73", "s"),
-    "c2st-l": Look("#CC79A7", "D"),
-    "mmd-o": Look("#0072B2", "o"),
-    "mmd-d": Look("#D55E00", "*"),
+
+_STYLES = {
+    "me": LineStyle("#E69F00", "v"),
+    "scf": LineStyle("#56B4E9", "^"),
+    "c2st-s": LineStyle("#009E73", "s"),
+    "c2st-l": LineStyle("#CC79A7", "D"),
+    "mmd-o": LineStyle("#0072B2", "o"),
+    "mmd-d": LineStyle("#D55E00", "*"),
 }
 
 
-def _looks(names: Sequence[str]) -> dict[str, Look]:
-    """Those of the methods, or for other names the same ones in their order."""
-    others = itertools.cycle(_LOOKS.values())
-    return {name: _LOOKS[name] if name in _LOOKS else next(others) for name in names}
+def _styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """Return the styles of methods; other names have the same styles, in their order."""
+    others = itertools.cycle(_STYLES.values())
+    return {name: _STYLES[name] if name in _STYLES else next(others) for name in names}
 
 
 def draw(name: str, records: Iterable[Record], recipe: str = "default") -> Figure:
-    """The figure of a name: one of `FIGURES`, or of an experiment."""
+    """Draw the figure of a name: one of `FIGURES`, or that of an experiment."""
     kept = list(records)
-    needed(name)  # which knows the names
-    return FIGURES[name].draw(kept, recipe) if name in FIGURES else _panel(name, kept, recipe)
+    needed(name)  # raises an error for a name that does not exist
+    if name in FIGURES:
+        return FIGURES[name].draw(kept, recipe)
+    return _panel(name, kept, recipe)
 
 
 def needed(name: str) -> list[str]:
-    """The experiments whose records a figure is drawn from."""
+    """Return the experiments whose records a figure is drawn from."""
     if name in FIGURES:
         shown = FIGURES[name].experiments
     elif name in EXPERIMENTS:
         shown = (name,)
     else:
-        raise InputError(
-            f"there is no figure {name!r}; use one of {', '.join([*FIGURES, *EXPERIMENTS])}."
-        )
-    return list(dict.fromkeys(home for each in shown for home in homes(experiment(each))))
+        known = ", ".join([*FIGURES, *EXPERIMENTS])
+        raise InputError(f"there is no figure {name!r}; use one of {known}.")
+    # Some cells of an experiment may be kept with another one.
+    kept_with: dict[str, None] = {}
+    for each in shown:
+        kept_with |= dict.fromkeys(homes(experiment(each)))
+    return list(kept_with)
 
 
 def _new(
@@ -80,13 +93,14 @@ def _new(
         raise MissingDependency(
             "figures take matplotlib; pip install 'twosample[plots]'."
         ) from None
-    made = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes: Any = made.subplots(rows, columns, squeeze=False)
-    return made, list(axes.flat)
+    # Not from pyplot, which would keep it, and might want a display.
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes: Any = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
 
 
 def save(drawn: Figure, path: str | Path) -> None:
-    """Write a figure to a file of the kind that its name says."""
+    """Write a figure to a file; the name says in which format."""
     try:
         drawn.savefig(path, dpi=130)
     except ValueError as error:
@@ -108,60 +122,75 @@ def _panel(name: str, records: Sequence[Record], recipe: str) -> Figure:
 
 
 def _rates(ax: Axes, shown: Experiment, cells: Sequence[Entry]) -> None:
-    """Ours and the published rates: a line for each method or, where rows do not grow in anything, for each row."""
-    found = {(entry.row, entry.method): entry for entry in cells}
-    for name, look, places in _lines(shown):
-        ours = {place: found[where] for where, place in places.items() if where in found}
-        style: dict[str, Any] = {"color": look.colour, "marker": look.marker}
-        rates, errors = (
-            [getattr(entry, part) for entry in ours.values()] for part in ("rate", "error")
+    """Draw our and the published rates, one line for each method.
+
+    Where nothing grows from row to row, there is a line for each row instead.
+    """
+    by_place = {(entry.row, entry.method): entry for entry in cells}
+    for name, style, positions in _lines(shown):
+        ours = {at: by_place[place] for place, at in positions.items() if place in by_place}
+        ax.errorbar(
+            list(ours),
+            [entry.rate for entry in ours.values()],
+            [entry.error for entry in ours.values()],
+            label=name,
+            linestyle="-" if shown.axis else "",
+            linewidth=1.2,
+            markersize=5,
+            capsize=2,
+            **style.options(),
         )
-        line = "-" if shown.axis else ""
-        drawn: dict[str, Any] = {"linestyle": line, "linewidth": 1.2, "markersize": 5, "capsize": 2}
-        ax.errorbar(list(ours), rates, errors, label=name, **style, **drawn)
-        known = {
-            at: number
-            for where, at in places.items()
-            if (number := shown.expected(*where)) is not None
-        }
-        rates, errors = [n.rate for n in known.values()], [n.error or 0.0 for n in known.values()]
-        hollow: dict[str, Any] = {
-            "linestyle": "",
-            "markersize": 8,
-            "markerfacecolor": "none",
-            "elinewidth": 0.8,
-        }
-        ax.errorbar(list(known), rates, errors, **style, **hollow)
+        theirs = {}
+        for (row, method), at in positions.items():
+            number = shown.expected(row, method)
+            if number is not None:
+                theirs[at] = number
+        ax.errorbar(
+            list(theirs),
+            [number.rate for number in theirs.values()],
+            [number.error or 0.0 for number in theirs.values()],
+            linestyle="",
+            markersize=8,
+            markerfacecolor="none",
+            elinewidth=0.8,
+            **style.options(),
+        )
     if shown.kind == "level":
         ax.axhline(ALPHA, color="black", linewidth=1)
-        ax.set_ylim(0, max([0.15, *(entry.rate + entry.error for entry in cells)]))
+        tops = [entry.rate + entry.error for entry in cells]
+        ax.set_ylim(0, max([0.15, *tops]))  # the same in most figures, so that they compare
+        ax.set_ylabel("type I error")
     else:
-        ax.set_ylim(-0.02, 1.04)
-    ax.set(xlabel=shown.axis, ylabel="type I error" if shown.kind == "level" else "power")
+        ax.set_ylim(-0.02, 1.04)  # marks at 0 and 1 stay whole
+        ax.set_ylabel("power")
+    ax.set_xlabel(shown.axis)
     if not shown.axis:
         ax.set_xticks(range(len(shown.methods)), shown.methods)
 
 
-def _lines(shown: Experiment) -> list[tuple[str, Look, dict[tuple[str, str], float]]]:
-    """The name of each line, its look, and where on it each (row, method) stands."""
-    rows = _places(shown)
+def _lines(shown: Experiment) -> list[tuple[str, LineStyle, dict[tuple[str, str], float]]]:
+    """Return the name of each line, its style, and where on it each (row, method) stands."""
+    lines = []
     if shown.axis:
-        looks = _looks(shown.methods)
-        return [(m, looks[m], {(row, m): at for row, at in rows.items()}) for m in shown.methods]
-    looks, middle = _looks(list(rows)), (len(rows) - 1) / 2
-    return [
-        (
-            row,
-            looks[row],
-            {(row, m): k + (number - middle) * 0.15 for k, m in enumerate(shown.methods)},
-        )
-        for number, row in enumerate(rows)
-    ]
+        places = _places(shown)
+        styles = _styles(shown.methods)
+        for method in shown.methods:
+            positions = {(row, method): at for row, at in places.items()}
+            lines.append((method, styles[method], positions))
+        return lines
+    rows = list(dict.fromkeys(setting.row for setting in shown.settings))
+    styles = _styles(rows)
+    middle = (len(rows) - 1) / 2
+    for number, row in enumerate(rows):
+        aside = (number - middle) * 0.15  # so that the marks of a method stand beside each other
+        positions = {(row, method): k + aside for k, method in enumerate(shown.methods)}
+        lines.append((row, styles[row], positions))
+    return lines
 
 
 def _places(shown: Experiment) -> dict[str, float]:
-    """Where rows stand on the axis."""
-    return {setting.row: setting.position if shown.axis else 0.0 for setting in shown.settings}
+    """Return where the rows stand on the axis."""
+    return {setting.row: setting.position for setting in shown.settings}
 
 
 def _legend(figure: Figure, ax: Axes) -> None:
@@ -178,23 +207,12 @@ def _legend(figure: Figure, ax: Axes) -> None:
 
 def _figure_2(records: Sequence[Record], recipe: str) -> Figure:
     """Blob: power, its standard deviation over trials, J on the training points, type I error."""
-    power, level = experiment("blob-power"), experiment("blob-level")
+    power = experiment("blob-power")
+    level = experiment("blob-level")
     figure, axes = _new(4, width=3.3)
-    found = entries(power, records, recipe)
-    _rates(axes[0], power, found)
-    places = _places(power)
-    for method in power.methods:
-        look = _LOOKS[method]
-        several = [entry for entry in found if entry.method == method and len(entry.rates) > 1]
-        spread = [float(np.std(entry.rates, ddof=1)) for entry in several]
-        axes[1].plot(
-            [places[e.row] for e in several],
-            spread,
-            color=look.colour,
-            marker=look.marker,
-            markersize=5,
-        )
-    axes[1].set(xlabel=power.axis, ylabel="standard deviation of power")
+    cells = entries(power, records, recipe)
+    _rates(axes[0], power, cells)
+    _spreads(axes[1], power, cells)
     _criteria(axes[2], power, records, recipe)
     _rates(axes[3], level, entries(level, records, recipe))
     for letter, ax in zip("abcd", axes, strict=True):
@@ -203,26 +221,32 @@ def _figure_2(records: Sequence[Record], recipe: str) -> Figure:
     return figure
 
 
+def _spreads(ax: Axes, shown: Experiment, cells: Sequence[Entry]) -> None:
+    """Draw the standard deviation of the rates over trials."""
+    places = _places(shown)
+    for method in shown.methods:
+        several = [entry for entry in cells if entry.method == method and len(entry.rates) > 1]
+        at = [places[entry.row] for entry in several]
+        spread = [float(np.std(entry.rates, ddof=1)) for entry in several]
+        ax.plot(at, spread, markersize=5, **_STYLES[method].options())
+    ax.set(xlabel=shown.axis, ylabel="standard deviation of power")
+
+
 def _criteria(ax: Axes, shown: Experiment, records: Sequence[Record], recipe: str) -> None:
-    """J of the trained kernels on their training points."""
+    """Draw J of the trained kernels on their training points."""
     places = _places(shown)
     for method in ("mmd-o", "mmd-d"):
+        wanted = (shown.name, method, recipe)
         values: dict[str, list[float]] = {}
-        for r in records:
-            if (r.experiment, r.method, r.recipe) == (
-                shown.name,
-                method,
-                recipe,
-            ) and r.criterion is not None:
-                values.setdefault(r.setting, []).append(r.criterion)
+        for record in records:
+            place = (record.experiment, record.method, record.recipe)
+            if place == wanted and record.criterion is not None:
+                values.setdefault(record.setting, []).append(record.criterion)
         rows = [row for row in places if row in values]
+        at = [places[row] for row in rows]
         means = [float(np.mean(values[row])) for row in rows]
         errors = [float(np.std(values[row])) / len(values[row]) ** 0.5 for row in rows]
-        look = _LOOKS[method]
-        at = [places[row] for row in rows]
-        ax.errorbar(
-            at, means, errors, color=look.colour, marker=look.marker, markersize=5, capsize=2
-        )
+        ax.errorbar(at, means, errors, markersize=5, capsize=2, **_STYLES[method].options())
     ax.set(xlabel=shown.axis, ylabel="J on the training points")
 
 
@@ -242,34 +266,33 @@ def _figure_3(records: Sequence[Record], recipe: str) -> Figure:
 
 _CENTRES = np.array([(i, j) for i in range(3) for j in range(3)], dtype=np.float64)
 _WINDOW = ((-0.75, 2.75), (-0.5, 2.5))
+_GRID_X = np.linspace(*_WINDOW[0], 141)
+_GRID_Y = np.linspace(*_WINDOW[1], 121)
 _LEVELS = (0.7, 0.8, 0.9)
 
 
 def _figure_1(records: Sequence[Record], recipe: str) -> Figure:
-    """Blob-D: both samples, and where a Gaussian and a deep kernel see points as close to the middle of a blob."""
+    """Blob-D: both samples, and the contours of two kernels around the middle of each blob."""
     from . import datasets, recipes
     from .experiments import Cell
     from .trials import seeded
 
     setting = next(s for s in experiment("blob-power").settings if s.name == "n_b=100")
     figure, axes = _new(4, width=3.1, height=3.0)
-    X, Y = datasets.blob(
-        setting.n, rng=seeded(Cell("figure-1", setting, "points"), 0).numpy("points")
-    )
-    for ax, points, title in ((axes[0], X, "(a) X"), (axes[1], Y, "(b) Y")):
-        ax.plot(*points.T, ".", color="#0072B2", markersize=2)
+    points = seeded(Cell("figure-1", setting, "points"), 0).numpy("points")
+    X, Y = datasets.blob(setting.n, rng=points)
+    for ax, sample, title in ((axes[0], X, "(a) X"), (axes[1], Y, "(b) Y")):
+        ax.plot(*sample.T, ".", color="#0072B2", markersize=2)
         ax.set(title=title)
-    for ax, method, title in (
-        (axes[2], "mmd-o", "(c) Gaussian kernel"),
-        (axes[3], "mmd-d", "(d) deep kernel"),
-    ):
-        streams = seeded(Cell("figure-1", setting, method), 0)
-        fitted = recipes.fit(method, recipe, setting, X, Y, streams)
+    kernels = ((axes[2], "mmd-o", "(c) Gaussian kernel"), (axes[3], "mmd-d", "(d) deep kernel"))
+    for ax, method, title in kernels:
+        generators = seeded(Cell("figure-1", setting, method), 0)
+        fitted = recipes.fit(method, recipe, setting, X, Y, generators)
         for values in _kernel_values(fitted):
-            grid = np.linspace(*_WINDOW[0], 141), np.linspace(*_WINDOW[1], 121)
+            # matplotlib warns of levels that no point reaches.
             levels = [level for level in _LEVELS if values.min() < level < values.max()]
             if levels:
-                ax.contour(*grid, values, levels, colors="black", linewidths=0.8)
+                ax.contour(_GRID_X, _GRID_Y, values, levels, colors="black", linewidths=0.8)
         ax.plot(*_CENTRES.T, "+", color="#D55E00")
         ax.set(title=title)
     for ax in axes:
@@ -278,16 +301,16 @@ def _figure_1(records: Sequence[Record], recipe: str) -> Figure:
 
 
 def _kernel_values(fitted: FittedTest) -> NDArray[np.float64]:
-    """(9, 121, 141): k(., centre) on the grid of the window, for each centre."""
+    """Return k(., centre) on the grid of the window, for each centre: (9, 121, 141)."""
     import torch
 
     from .._data.samples import as_samples
 
-    x, y = np.meshgrid(np.linspace(*_WINDOW[0], 141), np.linspace(*_WINDOW[1], 121))
+    x, y = np.meshgrid(_GRID_X, _GRID_Y)
     grid = np.column_stack([x.ravel(), y.ravel()])
-    seen = fitted.scaling.apply(as_samples(grid, _CENTRES, schema=fitted.schema))
+    samples = fitted.scaling.apply(as_samples(grid, _CENTRES, schema=fitted.schema))
     with torch.no_grad():
-        values = fitted.representation(seen.x, seen.y).double().numpy()
+        values = fitted.representation(samples.x, samples.y).double().numpy()  # (121 * 141, 9)
     reshaped: NDArray[np.float64] = values.T.reshape(9, *x.shape)
     return reshaped
 
@@ -321,9 +344,11 @@ def _cifar(records: Sequence[Record], recipe: str) -> Figure:
     from . import datasets
 
     try:
-        others, title = datasets.cifar101(), "CIFAR-10.1"
+        others = datasets.cifar101()
+        title = "CIFAR-10.1"
     except InputError:
-        others, title = datasets.cifar10_jpeg(), _STAND_IN
+        others = datasets.cifar10_jpeg()
+        title = _STAND_IN
     figure, axes = _new(2)
     _gallery(axes[0], datasets.cifar10()[:60:2], "CIFAR-10", 6)
     _gallery(axes[1], others[:30], title, 6)
@@ -331,7 +356,7 @@ def _cifar(records: Sequence[Record], recipe: str) -> Figure:
 
 
 def _locations(records: Sequence[Record], recipe: str) -> Figure:
-    """Where ME and the deep kernel see the samples differ: locations learned, trained and selected, of three trials."""
+    """Locations at which the samples differ: learned, trained and selected, of three trials."""
     from .trials import refit
 
     name = _at_hand("cifar-locations")
@@ -339,31 +364,32 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
     figure, axes = _new(len(shown.methods), width=2.6, height=2.0)
     for ax, method in zip(axes, shown.methods, strict=True):
         cell = shown.cell(shown.settings[0], method)
-        _gallery(ax, [_location(refit(cell, recipe, trial)) for trial in range(3)], method, 3)
+        images = [_location(refit(cell, recipe, trial)) for trial in range(3)]
+        _gallery(ax, images, method, 3)
     if name != "cifar-locations":
         figure.suptitle(_STAND_IN, fontsize=8)
     return figure
 
 
 def _location(fitted: FittedTest) -> NDArray[np.uint8]:
-    """The location that a test for images compares at, as an image."""
+    """Return the location at which a test compares images, as an image."""
     from .._featurizers import MeanEmbedding
     from .author_parts import AsPublished
 
-    features = next(
-        part for part in fitted.representation.modules() if isinstance(part, MeanEmbedding)
-    )
-    place = features.locations[0].detach().double()
+    parts = fitted.representation.modules()
+    features = next(part for part in parts if isinstance(part, MeanEmbedding))
+    location = features.locations[0].detach().double()  # (C, H, W)
     if isinstance(fitted.representation, AsPublished):  # in the authors' units, -1 to 1
-        pixels = (place + 1) * 127.5
+        pixels = (location + 1) * 127.5
     else:
-        pixels = place * fitted.scaling.scale + fitted.scaling.shift
-    image: NDArray[np.uint8] = pixels.permute(1, 2, 0).numpy().round().clip(0, 255).astype(np.uint8)
+        pixels = location * fitted.scaling.scale + fitted.scaling.shift
+    values = pixels.permute(1, 2, 0).numpy().round()
+    image: NDArray[np.uint8] = values.clip(0, 255).astype(np.uint8)
     return image
 
 
 def _at_hand(name: str) -> str:
-    """The experiment, or its stand-in where CIFAR-10.1 is not at hand."""
+    """Return the experiment, or its stand-in where CIFAR-10.1 is not at hand."""
     from . import datasets
 
     try:
@@ -374,7 +400,7 @@ def _at_hand(name: str) -> str:
 
 
 class Drawing(NamedTuple):
-    """A figure: what it shows, the experiments that it takes records of, and what draws it."""
+    """A figure: what it shows, the experiments whose records it needs, and what draws it."""
 
     title: str
     experiments: tuple[str, ...]
@@ -399,4 +425,4 @@ FIGURES: Mapping[str, Drawing] = MappingProxyType(
         ),
     }
 )
-"""The figures of the paper that are more than one experiment."""
+"""The figures of the paper that show more than one experiment."""

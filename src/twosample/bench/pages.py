@@ -1,4 +1,4 @@
-"""The pages of the reproduction: a table for each experiment, and a summary of all in their README."""
+"""The pages of the reproduction: a table for each experiment, and a summary in their README."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from .recipes import RECIPES
 from .running import duration
 from .store import Record, Store
 
-BEGIN, END = "<!-- summary: begin -->", "<!-- summary: end -->"
-"""What stands between these two in the README is written by `write_pages`."""
+# `write_pages` writes what stands between these two in the README.
+BEGIN = "<!-- summary: begin -->"
+END = "<!-- summary: end -->"
 
 
 def page_texts(store: Store) -> dict[str, str]:
-    """The pages by file name: one for each experiment with results, and the t-tests."""
+    """Return the pages by file name: one for each experiment with results, and the t-tests."""
     texts = {}
     for shown in EXPERIMENTS.values():
         records = store.records(*tables.homes(shown))
         if any(tables.entries(shown, records, recipe) for recipe in RECIPES):
             texts[f"{shown.name}.md"] = tables.markdown(shown, records)
-    if tables.t_test_rows(records := store.records(*tables.needed("t-tests"))):
-        texts["t-tests.md"] = tables.table("t-tests", records)
+    records = store.records(*tables.needed(tables.T_TESTS))
+    if tables.t_test_rows(records):
+        texts["t-tests.md"] = tables.table(tables.T_TESTS, records)
     return texts
 
 
 def summary(store: Store) -> str:
-    """A line for each experiment and recipe: trials, how many numbers agree with the published ones, CPU time."""
+    """Write a line for each experiment and recipe, and the level of each method.
+
+    A line has the trials, how many numbers agree with the published ones, and the CPU time.
+    """
     lines = [
         "| experiment | recipe | cells | trials | within two standard errors | beyond | CPU time |",
         "|---|---|---|---|---|---|---|",
@@ -46,50 +51,57 @@ def summary(store: Store) -> str:
 
 
 def _levels(records: Sequence[Record]) -> list[str]:
-    """The level of each method over all data, which single cells have too few tests to tell."""
+    """Return the table of levels over all data, which single cells have too few tests to tell."""
+    level_experiments = {each.name for each in EXPERIMENTS.values() if each.kind == "level"}
     null = [
-        each
-        for each in records
-        if EXPERIMENTS[each.experiment].kind == "level" and each.recipe == "default"
+        record
+        for record in records
+        if record.experiment in level_experiments and record.recipe == "default"
     ]
     if not null:
         return []
     lines = ["", "Level 0.05 over all level experiments, recipe `default`:", ""]
     lines += ["| test | rejections | tests | level | exact 95 % limits |", "|---|---|---|---|---|"]
-    for method in (*METHODS, None):
-        trials = [each for each in null if method in (each.method, None)]
-        rejections, tests = (
-            sum(each.rejections for each in trials),
-            sum(each.tests for each in trials),
-        )
-        low, high = tables.binomial_limits(rejections, tests, 0.95)
-        level = f"{rejections / tests:.3f} | {low:.3f} to {high:.3f}" if tests else " | "
-        lines.append(f"| {method or 'all'} | {rejections} | {tests} | {level} |")
+    for method in METHODS:
+        own = [record for record in null if record.method == method]
+        lines.append(_level_line(method, own))
+    lines.append(_level_line("all", null))
     return lines
+
+
+def _level_line(name: str, trials: Sequence[Record]) -> str:
+    rejections = sum(record.rejections for record in trials)
+    tests = sum(record.tests for record in trials)
+    if not tests:
+        return f"| {name} | 0 | 0 |  |  |"
+    low, high = tables.binomial_limits(rejections, tests, 0.95)
+    level = rejections / tests
+    return f"| {name} | {rejections} | {tests} | {level:.3f} | {low:.3f} to {high:.3f} |"
 
 
 def _summary_line(
     shown: Experiment, recipe: str, cells: Sequence[tables.Entry], records: Sequence[Record]
 ) -> str:
     if shown.kind == "level":
-        good, bad = (str(sum(entry.off_level is off for entry in cells)) for off in (False, True))
-        good += " (0.05 within exact limits)"
+        off = sum(entry.off_level for entry in cells)
+        good = f"{len(cells) - off} (0.05 within exact limits)"
+        bad = str(off)
     else:
         compared = [entry for entry in cells if entry.difference is not None]
-        good, bad = (
-            str(sum(entry.far is far for entry in compared)) if compared else ""
-            for far in (False, True)
-        )
-    own = [
-        record for record in records if (record.experiment, record.recipe) == (shown.name, recipe)
-    ]
-    time = duration(sum(record.cpu_seconds for record in own))
+        far = sum(entry.far for entry in compared)
+        good = str(len(compared) - far) if compared else ""
+        bad = str(far) if compared else ""
     trials = sum(len(entry.rates) for entry in cells)
-    return f"| [{shown.name}]({shown.name}.md) | {recipe} | {len(cells)} | {trials} | {good} | {bad} | {time} |"
+    # Only its own trials: those of shared cells are counted where they are kept.
+    place = (shown.name, recipe)
+    own = [record for record in records if (record.experiment, record.recipe) == place]
+    time = duration(sum(record.cpu_seconds for record in own))
+    name = f"[{shown.name}]({shown.name}.md)"
+    return f"| {name} | {recipe} | {len(cells)} | {trials} | {good} | {bad} | {time} |"
 
 
 def with_summary(readme: str, store: Store) -> str:
-    """The README with the summary of a store in its place."""
+    """Return the README with the summary of a store in its place."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1:
         raise InputError(f"the README of the pages must have one line {BEGIN} and one {END}.")
     head, rest = readme.split(BEGIN)

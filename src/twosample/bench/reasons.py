@@ -1,4 +1,4 @@
-"""Why a number is not the published one: what experiments showed, where tables mark a difference."""
+"""Why a number is not the published one: what experiments showed where tables mark a difference."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .._methods import ABLATIONS
 from .experiments import METHODS
 
 UNKNOWN = "?"
-"""What tables say while no reason has been found."""
+"""What tables say while no reason is known."""
 
 
 class Reason(NamedTuple):
-    """A finding, and the cells that it explains; None stands for all rows.
+    """A finding, and the cells that it explains. A row of None stands for all rows.
 
-    In the text, {paper} stands for what that recipe gave in the same place, {paper N=400} for what
-    it gave there.
+    In the text, {paper} stands for what the recipe "paper" gave in the same cell, {paper N=400} for
+    what it gave in that row.
     """
 
     experiment: str
@@ -28,41 +28,40 @@ class Reason(NamedTuple):
 _TRAINING = "trained in another way; as the authors train it: {paper}"
 _NO_CODE = (
     "the paper gives no settings and the released code does not have it; with those of L+J, fewer "
-    "or more steps, a "
-    "smaller rate or all features, the bounded scores follow noise (probes)"
+    "or more steps, a smaller rate or all features, the bounded scores follow noise (probes)"
 )
 _NO_CODE_OF_D = (
     "the paper gives no settings and the released code does not have it; with those of D+J it "
-    "finds nothing, and at "
-    "ten times its rate 0.060 (probes)"
+    "finds nothing, and at ten times its rate 0.060 (probes)"
 )
 _DIGITS = (
     "digits of another generator: on those of a DCGAN of 300 steps ME, C2ST-S, MMD-O and MMD-D of "
-    "the recipe paper "
-    "have 1.000 (probes)"
+    "the recipe paper have 1.000 (probes)"
 )
 _FAINT = (
     "digits of another generator, with faint pixels that real ones do not have: without these "
-    "MMD-D has 0.080 and "
-    "0.155, C2ST-S 0.170 and 0.160 (N=200, N=400; probes)"
+    "MMD-D has 0.080 and 0.155, C2ST-S 0.170 and 0.160 (N=200, N=400; probes)"
 )
 _DRAWN = "drawn as the paper says, which is harder than what the authors' code draws: "
-_ON_TRAINING = "the published number tests the training set again; so do we get 1.000 and 0.860 (G+C, D+C; probes)"
-_START = "whether training has begun to find anything after the authors' steps depends on the start, and theirs is one start"
+_ON_TRAINING = (
+    "the published number tests the training set again; so do we get 1.000 and 0.860 "
+    "(G+C, D+C; probes)"
+)
+_START = (
+    "whether training has begun to find anything after the authors' steps depends on the start, "
+    "and theirs is one start"
+)
 _ROWS = (
     "two test sets of the authors' share a sample with training: 0.093 so; and rows have a power "
-    "of their own: "
-    "quarters of those on hand have 0.058 to 0.112 (probes)"
+    "of their own: quarters of those on hand have 0.058 to 0.112 (probes)"
 )
 _THEIR_TEST = (
     "two test sets of the authors' share a sample with training, and their rule rejects 5.9 % "
-    "where there is nothing: "
-    "with both, four trials have 0.302 (probes)"
+    "where there is nothing: with both, four trials have 0.302 (probes)"
 )
 _ROWS_OF_MMD_O = (
     "the authors' test sets and rule give 0.220 at N=2000; and rows have a power of their own: "
-    "quarters of those on "
-    "hand have 0.171 to 0.281 (probes)"
+    "quarters of those on hand have 0.171 to 0.281 (probes)"
 )
 
 REASONS: tuple[Reason, ...] = (
@@ -119,11 +118,11 @@ REASONS: tuple[Reason, ...] = (
         "at the frequencies of the authors' seed 0.193 (probes)",
     ),
 )
-"""The first that fits a cell is shown."""
+"""Of these, the first that fits a cell is shown; special ones come before general ones."""
 
 
 def reason(experiment: str, row: str, method: str, recipe: str) -> str:
-    """The finding that explains a cell, or a question mark."""
+    """Return the finding that explains a cell, or a question mark."""
     for each in REASONS:
         same = (each.experiment, each.recipe) == (experiment, recipe)
         if same and each.row in (None, row) and method in each.methods:

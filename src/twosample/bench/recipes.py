@@ -1,6 +1,6 @@
-"""How a method is set up in an experiment, by recipe.
+"""How a method is set up in an experiment: its recipe.
 
-default   as this library does it for anybody: no setting knows which data it is for
+default   as this library does it for anybody, without settings for any data set
 paper     as the authors' code does it for each data set, which made the published numbers
 stated    as the paper's text says, where that differs from the code
 """
@@ -22,7 +22,10 @@ from .experiments import Setting
 RECIPES = ("default", "paper", "stated")
 
 PERMUTATIONS = 199
-"""For each test: 0.05 (199 + 1) is whole, so the level is exact; more would cost time and gain little power."""
+"""How many each test has.
+
+0.05 (199 + 1) is whole, so the level is exact. More would cost time and gain little power.
+"""
 
 
 def check(recipe: str) -> None:
@@ -34,26 +37,34 @@ def check(recipe: str) -> None:
 LOCATIONS: Mapping[str, How] = MappingProxyType(
     {"deep-me-trained": "trained", "deep-me-selected": "selected"}
 )
-"""Tests at one location, found with the kernel that mmd-d has trained."""
+"""Tests at one location, which is found with the kernel that mmd-d has trained."""
 
 
 def fit(
     method: str, recipe: str, setting: Setting, X: Any, Y: Any, generators: Generators
 ) -> FittedTest:
-    """The test of a method, fitted on the training samples X and Y."""
+    """Return the test of a method, fitted on the training samples X and Y."""
     first = "mmd-d" if method in LOCATIONS else method
     test = build(first, recipe, setting, X, Y)
+    # On the CPU, so that a trial is the same on every machine of a cluster.
     fitted = test.fit(X, Y, rng=generators.numpy("fit"), device="cpu", progress=False)
     if method not in LOCATIONS:
         return fitted
-    how, rng = LOCATIONS[method], generators.numpy("locations")
-    return locations(
-        fitted, X, Y, 1, how=how, permutations=PERMUTATIONS, rng=rng, progress=False
-    ).fitted
+    at_location = locations(
+        fitted,
+        X,
+        Y,
+        1,
+        how=LOCATIONS[method],
+        permutations=PERMUTATIONS,
+        rng=generators.numpy("locations"),
+        progress=False,
+    )
+    return at_location.fitted
 
 
 def build(method: str, recipe: str, setting: Setting, X: Any, Y: Any) -> TwoSampleTest:
-    """The test of a method, to be fitted on the training samples X and Y."""
+    """Return the test of a method, to be fitted on the training samples X and Y."""
     check(recipe)
     if recipe == "default":
         return _default(method)

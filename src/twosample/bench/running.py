@@ -1,9 +1,9 @@
-"""Running trials: which are wanted, which are missing, and who does them.
+"""Run trials: which are wanted, which are missing, and who does them.
 
-Trials are done by the processes of a Dask cluster: by default one on this machine, with a process
-of one thread for each core, or any that runs already. This process alone writes the results, each
-when it is there. So an interrupt loses the trials under way and no other, a worker that dies costs
-its trial another try, and running again goes on.
+The processes of a Dask cluster run the trials. By default the cluster is on this machine and has a
+process of one thread for each core; any cluster that runs already will do. This process alone
+writes the results, each as it arrives. So an interrupt loses the trials under way and no other, a
+worker that dies costs its trial another try, and running the same command again goes on.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from .experiments import Cell
 from .store import Record, Store
 from .trials import Trial
 
-_LOOK = 0.1  # seconds between two looks at what is done
-_PATIENCE = 60.0  # seconds without a worker before giving up
-_HOPELESS = 10  # trials that failed one after the other, before the rest is not tried
-_NICENESS = 10  # of the processes on this machine: whoever works at it comes first
+PATIENCE = 60.0
+"""Seconds without a worker, or without an answer of the scheduler, before a run gives up."""
+
+_POLL = 0.1  # seconds between two checks of which trials have ended
+_RECOUNT = 1.0  # seconds between two counts of the workers, since each is a round trip
+_HOPELESS = 10  # after so many failures in a row the remaining trials are not tried
+_NICENESS = 10  # of the processes on this machine, so that whoever works at it comes first
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_HERE: dict[str, Any] = {
-    # Without Dask's own MALLOC_TRIM_THRESHOLD_, for which the memory of every tile is fetched anew:
-    # twice the time.
+_LOCAL_SETTINGS: dict[str, Any] = {
+    # This leaves out Dask's own MALLOC_TRIM_THRESHOLD_. With it, every tile of a matrix is
+    # allocated from the system anew, which takes twice the time.
     "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, "1"),
-    # Processes that make way may have to wait long for a turn: they are slow then, not dead.
+    # A process of low priority may wait long for its turn. It is slow then, not dead.
     "distributed.comm.timeouts.connect": "10 minutes",
     "distributed.comm.timeouts.tcp": "10 minutes",
     "distributed.scheduler.worker-ttl": None,
@@ -45,19 +48,22 @@ _KEPT = "what was finished is kept. Run the same command again to go on."
 
 
 def wanted(cells: Iterable[Cell], recipe: str, count: int, tests: int) -> list[Trial]:
-    """The first `count` trials of every cell: the first of each before the second of any, so that no cell is empty."""
+    """Return the first `count` trials of every cell.
+
+    The first trial of each cell comes before the second of any, so that no cell stays empty long.
+    """
     distinct = list(dict.fromkeys(cells))
     return [Trial(cell, recipe, number, tests) for number in range(count) for cell in distinct]
 
 
 def missing(wanted: Iterable[Trial], records: Iterable[Record]) -> list[Trial]:
-    """Those that have not been done, or with fewer tests."""
+    """Return the trials that have no record, or one with fewer tests than wanted."""
     done = {record.key: record.tests for record in records}
     return [trial for trial in wanted if done.get(trial.key, 0) < trial.tests]
 
 
 def experiments_of(wanted: Iterable[Trial]) -> list[str]:
-    """The experiments that the trials are kept with."""
+    """Return the experiments in whose files the trials are kept."""
     return list(dict.fromkeys(trial.cell.experiment for trial in wanted))
 
 
@@ -75,17 +81,31 @@ def run(
     client: Any,
     *,
     local: bool = True,
+    patience: float = PATIENCE,
     done: Callable[[Trial, Record | Failure], None] = lambda trial, outcome: None,
 ) -> list[Failure]:
-    """Run trials on the workers of a Dask client and keep what they give; the failures are returned.
+    """Run trials on the workers of a Dask client, keep their records, and return the failures.
 
-    `done` is told of each trial that has ended. Workers on this machine (`local`) make way for
-    whatever else it does.
+    Parameters
+    ----------
+    todo
+        The trials to run.
+    store
+        Where each record is kept as soon as it arrives.
+    client
+        A `distributed.Client`.
+    local
+        Whether the workers are on this machine; they then run at a low priority.
+    patience
+        Seconds without a worker, or without an answer of the scheduler, before a `ClusterError`.
+    done
+        Called with each trial that has ended and its outcome.
     """
-    store.check()
+    store.check()  # before anything is computed that could not be kept
+    crew = _Crew(client, niceness=_NICENESS if local else None, patience=patience)
     failures: list[Failure] = []
     in_a_row = 0
-    for trial, outcome in _outcomes(todo, _Crew(client, niceness=_NICENESS if local else None)):
+    for trial, outcome in _outcomes(todo, crew):
         if isinstance(outcome, Record):
             store.append(outcome)
             in_a_row = 0
@@ -101,10 +121,13 @@ def run(
 
 
 def _outcomes(todo: Sequence[Trial], crew: _Crew) -> Iterator[tuple[Trial, Record | Failure]]:
-    """Each trial with what became of it, as they end; no more than the workers can soon do are under way."""
-    waiting, under_way = deque(todo), dict[Any, Trial]()
+    """Yield each trial with its outcome, in the order in which they end."""
+    waiting = deque(todo)
+    under_way: dict[Any, Trial] = {}
     try:
         while waiting or under_way:
+            # Twice as many as there are threads, so that no worker waits for its next trial. Not
+            # all of them, since workers come and go.
             while waiting and len(under_way) < 2 * crew.threads():
                 trial = waiting.popleft()
                 under_way[crew.start(trial)] = trial
@@ -113,65 +136,69 @@ def _outcomes(todo: Sequence[Trial], crew: _Crew) -> Iterator[tuple[Trial, Recor
                 trial = under_way.pop(future)
                 yield trial, crew.outcome(trial, future)
             if not ended:
-                crew.threads()  # there may be nobody left to wait for
-                time.sleep(_LOOK)
+                crew.threads()  # raises an error if nobody has been there for long
+                time.sleep(_POLL)
     finally:
         crew.dismiss(list(under_way))
 
 
 class _Crew:
-    """The workers that a client of a Dask scheduler knows, who come and go."""
+    """The workers that a client of a Dask scheduler knows; they come and go."""
 
-    def __init__(self, client: Any, niceness: int | None) -> None:
-        self.client, self.niceness = client, niceness
-        self._threads, self._counted = 0, -math.inf
+    def __init__(self, client: Any, *, niceness: int | None, patience: float) -> None:
+        self.client = client
+        self.niceness = niceness
+        self.patience = patience
+        self._threads = 0
+        self._counted = -math.inf
         self._alone_since: float | None = None
 
     def threads(self) -> int:
-        """How many trials they can do at a time; an error if there has been nobody for long."""
+        """Return how many trials they can run at a time; an error if nobody is there for long."""
         now = time.monotonic()
-        if now - self._counted < 1:
+        if now - self._counted < _RECOUNT:
             return self._threads
         self._check()
         try:
-            cores = self.client.sync(self.client.scheduler.ncores, callback_timeout=_PATIENCE)
+            cores = self.client.sync(self.client.scheduler.ncores, callback_timeout=self.patience)
         except (OSError, TimeoutError) as error:
             raise ClusterError(
-                f"the scheduler has not answered for {_PATIENCE:g} s ({error!r}); {_KEPT}"
+                f"the scheduler has not answered for {self.patience:g} s ({error!r}); {_KEPT}"
             ) from error
-        self._threads, self._counted = sum(cores.values()), now
+        self._threads = sum(cores.values())
+        self._counted = now
         if self._threads:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
-        elif now - self._alone_since > _PATIENCE:
-            raise ClusterError(f"the scheduler has had no worker for {_PATIENCE:g} s; {_KEPT}")
+        elif now - self._alone_since > self.patience:
+            raise ClusterError(f"the scheduler has had no worker for {self.patience:g} s; {_KEPT}")
         return self._threads
 
     def start(self, trial: Trial) -> Any:
-        """The future of a record."""
+        """Submit a trial and return the future of its record."""
         self._check()
         return self.client.submit(_on_worker, trial, self.niceness, pure=False)
 
     def outcome(self, trial: Trial, future: Any) -> Record | Failure:
-        """What a trial that has ended gave; an `InputError` is raised, since it would come again and again."""
+        """Return what a trial that has ended gave; raise an `InputError`, as every trial would."""
         import distributed
 
         if future.status == "cancelled":
             raise ClusterError(f"the scheduler is gone; {_KEPT}")
         try:
-            record: Record = future.result(timeout=_PATIENCE)
+            record: Record = future.result(timeout=self.patience)
             return record
         except InputError:
             raise
         except distributed.KilledWorker as error:
             died = f"{error.allowed_failures + 1} workers died of it one after the other"
             return Failure(trial, f"{died}, most likely for want of memory")
-        except Exception as error:  # whatever else went wrong in a trial is its own affair
+        except Exception as error:  # any other failure of a trial must not end the others
             return Failure(trial, f"{type(error).__name__}: {error}")
 
     def dismiss(self, futures: list[Any]) -> None:
-        """Let go of trials whose results nobody waits for."""
+        """Cancel trials whose results nobody waits for any more."""
         if futures and self.client.status == "running":
             self.client.cancel(futures)
 
@@ -182,13 +209,15 @@ class _Crew:
 
 def _on_worker(trial: Trial, niceness: int | None) -> Record:
     if niceness is not None and hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, 0, max(niceness, os.getpriority(os.PRIO_PROCESS, 0)))
+        # Never lower than it is: only root may do that.
+        current = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, max(niceness, current))
     return trials.run(trial)
 
 
 @contextmanager
 def local_client(workers: int | None = None) -> Iterator[Any]:
-    """A client of as many processes on this machine as asked for, or one for each core; they end with it."""
+    """Start `workers` processes on this machine, or one for each core; they end with the client."""
     try:
         import dask
         import distributed
@@ -199,7 +228,7 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
     start: Any = distributed.LocalCluster
     connect: Any = distributed.Client
-    with dask.config.set(_HERE), _deaf_loop() as loop:
+    with dask.config.set(_LOCAL_SETTINGS), _deaf_loop() as loop:
         cluster = start(
             loop=loop,
             n_workers=workers or _cores(),
@@ -216,21 +245,21 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
 @contextmanager
 def _deaf_loop() -> Iterator[Any]:
-    """An event loop in a thread that does not hear Ctrl-C, nor do the processes that it starts.
+    """Run an event loop in a thread that ignores Ctrl-C, as do the processes that it starts.
 
-    A terminal sends it to all of them. This process alone is to act on it: to let go of them, so
-    that they end.
+    A terminal sends Ctrl-C to all of them. This process alone shall act on it: it closes the
+    cluster, and so the others end.
     """
     from distributed.utils import LoopRunner
 
     runner: Any = LoopRunner()
     before = None
-    if hasattr(
-        signal, "pthread_sigmask"
-    ):  # which threads and processes have from those that start them
+    # Threads and processes inherit the mask of blocked signals from whoever starts them.
+    if hasattr(signal, "pthread_sigmask"):
         from multiprocessing import resource_tracker
 
-        resource_tracker.ensure_running()  # when the first process starts, it would unblock signals
+        # The tracker unblocks signals when it starts, so it has to start before they are blocked.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         runner.start()
@@ -245,48 +274,57 @@ def _deaf_loop() -> Iterator[Any]:
 
 @contextmanager
 def client_of(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
-    """A client of the scheduler at an address, or else of processes on this machine."""
-    with local_client(workers) if scheduler is None else connected(scheduler) as client:
+    """Connect to the scheduler at an address, or else to processes on this machine."""
+    connection = local_client(workers) if scheduler is None else connected(scheduler)
+    with connection as client:
         yield client
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 # Time
 
 
 def seconds_left(todo: Iterable[Trial], records: Iterable[Record]) -> tuple[float, int]:
-    """CPU seconds that trials will take by what others of their cells took, and of how many nothing is known yet.
+    """Return the CPU seconds that trials will take, and for how many of them nothing is known yet.
 
-    Where a cell has no trial yet, the time of its method in the nearest size is taken, in
-    proportion to the points.
+    The estimate is what trials of the same data, method and recipe took: at the nearest size for
+    which there are any, in proportion to the points.
     """
     measured: dict[tuple[str, str, str], dict[int, list[Record]]] = {}
     for record in records:
         sizes = measured.setdefault((record.data, record.method, record.recipe), {})
         sizes.setdefault(record.sizes["train"], []).append(record)
-    total, unknown = 0.0, 0
+    total = 0.0
+    unknown = 0
     for trial in todo:
-        sizes = measured.get((trial.cell.setting.data, trial.cell.method, trial.recipe), {})
+        setting = trial.cell.setting
+        sizes = measured.get((setting.data, trial.cell.method, trial.recipe), {})
         if not sizes:
             unknown += 1
             continue
-        n = trial.cell.setting.n
-        _, nearest = min((abs(size - n), size) for size in sizes)
-        like = sizes[nearest]
-        seconds = sum(
-            r.fit_cpu_seconds + r.test_cpu_seconds / r.tests * trial.tests for r in like
-        ) / len(like)
-        total += seconds * n / nearest
+        distances = [(abs(size - setting.n), size) for size in sizes]
+        _, nearest = min(distances)
+        taken = [_seconds_with(record, trial.tests) for record in sizes[nearest]]
+        total += sum(taken) / len(taken) * setting.n / nearest
     return total, unknown
 
 
+def _seconds_with(record: Record, tests: int) -> float:
+    """Return the CPU seconds that a trial would have taken with another number of tests."""
+    return record.fit_cpu_seconds + record.test_cpu_seconds / record.tests * tests
+
+
 def duration(seconds: float) -> str:
-    """In words: 40 s, 12 min, 3 h 20 min."""
-    minutes = round(seconds / 60)
+    """Write a time in words: 40 s, 12 min, 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -18,17 +18,21 @@ class Source:
     ----------
     name
         What `twosample bench data` calls it.
+    description
+        What its rows are, and how many there are.
+    origin, licence
+        Who made it, and under which terms.
     compact
-        The NPZ file that holds it ready for use, in the data folder; for CIFAR-10 its test images
-        only.
+        The NPZ file in the data folder that holds it ready for use. For CIFAR-10 it holds the test
+        images only.
     files
         The published files, which may lie in the data folder too; none if it cannot be downloaded.
     otherwise
-        Where it comes from if it cannot be downloaded.
+        How to get it if it cannot be downloaded.
     """
 
     name: str
-    what: str
+    description: str
     origin: str
     licence: str
     compact: str | None = None
@@ -89,7 +93,10 @@ FAKE_MNIST = Source(
     "a generator of your own; the authors' samples are not distributed",
     "yours",
     "fake_mnist/fake_mnist.npz",
-    otherwise="make it: 'twosample bench data dcgan train FOLDER', then 'twosample bench data dcgan sample FOLDER'",
+    otherwise=(
+        "make it: 'twosample bench data dcgan train FOLDER', then "
+        "'twosample bench data dcgan sample FOLDER'"
+    ),
 )
 
 CIFAR10 = Source(
@@ -145,82 +152,79 @@ SOURCES = {
 """The real data sets by name."""
 
 
-def data_folder(folder: str | Path | None = None) -> Path:
-    """The folder of the real data sets: `folder`, or the environment variable TWOSAMPLE_DATA."""
-    path = _chosen(folder)
-    if path is None:
-        raise InputError(
-            "no data folder: give `folder`, or set the environment variable TWOSAMPLE_DATA to the "
-            "folder that holds "
-            "higgs/higgs.npz, mnist/mnist.npz and fake_mnist/fake_mnist.npz."
-        )
-    return path
-
-
-def _chosen(folder: str | Path | None) -> Path | None:
+def _data_folder(folder: str | Path | None) -> Path | None:
+    """Return `folder`, or the one that the environment variable names, if any."""
     chosen = folder or os.environ.get("TWOSAMPLE_DATA")
-    if chosen and not Path(chosen).is_dir():
+    if not chosen:
+        return None
+    if not Path(chosen).is_dir():
         raise InputError(
             f"the data folder {chosen} does not exist; set TWOSAMPLE_DATA to the folder of the "
             "data sets."
         )
-    return Path(chosen) if chosen else None
+    return Path(chosen)
 
 
 def on_hand(file: str | None, folder: str | Path | None = None) -> Path | None:
-    """Where a file such as "mnist/mnist.npz" is in the data folder, with or without its sub-folder, if it is there."""
-    root = _chosen(folder)
+    """Return where the data folder has a file such as "mnist/mnist.npz", or None.
+
+    The file may also lie in the folder itself, without its sub-folder.
+    """
+    root = _data_folder(folder)
     if root is None or file is None:
         return None
-    return next((path for path in (root / file, root / Path(file).name) if path.is_file()), None)
+    for path in (root / file, root / Path(file).name):
+        if path.is_file():
+            return path
+    return None
 
 
 def obtain(source: Source, file: RemoteFile, folder: str | Path | None = None) -> Path:
-    """A published file: from the data folder, else from the cache of downloads, else from where it is published."""
-    found = on_hand(f"{source.name}/{file.name}", folder) or cached(file)
-    if found is not None:
-        return found
+    """Return a published file from the data folder, else from the cache, else download it."""
+    path = on_hand(f"{source.name}/{file.name}", folder) or cached(file)
+    if path is not None:
+        return path
     try:
         return fetch(file)
     except InputError as error:
-        raise InputError(f"{error} {_put(source)}") from error
+        raise InputError(f"{error} {_how_to_provide(source)}") from error
 
 
 def needed(source: Source, folder: str | Path | None = None) -> Path:
-    """The compact file of a data set that cannot be downloaded."""
-    found = on_hand(source.compact, folder)
-    if found is None:
+    """Return the compact file of a data set that cannot be downloaded."""
+    path = on_hand(source.compact, folder)
+    if path is None:
         raise InputError(
-            f"{source.name} ({source.what}) is not here, and nobody serves it for download: "
-            f"{source.otherwise}. "
-            f"{_put(source)}"
+            f"{source.name} ({source.description}) is not here, and nobody serves it for download: "
+            f"{source.otherwise}. {_how_to_provide(source)}"
         )
-    return found
+    return path
 
 
-def compacted(source: Source) -> Path:
-    """Where the cache has the compact form of a data set that is not used as it is published, once it was made."""
+def compact_path(source: Source) -> Path:
+    """Return where the cache keeps the compact form that was made of a published file."""
     return cache_folder() / Path(str(source.compact)).name
 
 
-def found(source: Source, folder: str | Path | None = None) -> list[Path]:
-    """The files that a data set would be read from: none where it would have to be downloaded."""
+def files_on_hand(source: Source, folder: str | Path | None = None) -> list[Path]:
+    """Return the files that a data set would be read from; none if it had to be downloaded."""
+    compact = on_hand(source.compact, folder)
     own = [on_hand(f"{source.name}/{file.name}", folder) for file in source.files]
-    made = [path for path in [compacted(source)] if path.is_file()]
+    made = compact_path(source)
     kept = [path or cached(file) for path, file in zip(own, source.files, strict=True)]
-    for paths in ([on_hand(source.compact, folder)], own, made, kept):
-        if paths and None not in paths:
-            return [path for path in paths if path is not None]
+    # In the order in which the data sets look for their files.
+    for paths in ([compact], own, [made if made.is_file() else None], kept):
+        complete = [path for path in paths if path is not None]
+        if complete and len(complete) == len(paths):
+            return complete
     return []
 
 
-def _put(source: Source) -> str:
-    files = [
-        *([] if source.compact is None else [source.compact]),
-        *(file.name for file in source.files),
-    ]
+def _how_to_provide(source: Source) -> str:
+    files = [file.name for file in source.files]
+    if source.compact is not None:
+        files.insert(0, source.compact)
     return (
         f"If you have {' or '.join(files)}, put it into a folder and name that folder by the "
-        "environment variable "
-        "TWOSAMPLE_DATA, or by `folder`."
+        "environment variable TWOSAMPLE_DATA, or by `folder`."
     )

@@ -1,8 +1,8 @@
 """The store of results: one JSON line for each finished trial, a file for each experiment.
 
 A line is written in one go and forced to the disk when its trial is done. Files can be joined by
-`cat`: a trial that is there twice counts once. A line that a crash cut short is left out, and costs
-no other line.
+`cat`, since a trial that is there twice counts once. A line that a crash cut short is left out, and
+costs no other line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError, InputWarning
 
-_BEGIN = '{"experiment": '  # of every line, so that one glued to a broken one is found again
+# How every line begins. By it a whole line is recognised that follows a broken one without a break.
+_BEGIN = '{"experiment": '
 
 
 class Key(NamedTuple):
-    """What tells a trial from all others."""
+    """What tells a trial from all others: a line of results is known by it."""
 
     experiment: str
     setting: str
@@ -39,27 +40,26 @@ class Record:
     Attributes
     ----------
     experiment, setting, method, recipe, trial
-        Which; the names are those of `experiments`.
+        Which trial it is; the names are those of `experiments`.
     seed
-        What all of its randomness comes from.
+        Where all of its randomness comes from.
     data, sizes
-        The data set, and what was drawn of it: points of each sample to "train" on and to "test",
-        "dimension", and where rows are limited how many "distinct" test sets there were before rows
-        came again.
+        The data set, and what was drawn from it: points of each sample to "train" on and to "test",
+        the "dimension" and, where rows are limited, how many "distinct" test sets there were before
+        rows came again.
     tests, rejections
-        Test sets, and how many of them were rejected at level 0.05.
+        How many test sets there were, and how many of them were rejected at level 0.05.
     permutations
-        For each test; None where a limiting law took their place.
+        How many each test had; None where a limiting law took their place.
     criterion
-        J of the trained kernel on the training points; None for tests without a kernel that J is
-        for.
+        J of the trained kernel on the training points; None for tests without such a kernel.
     fit_cpu_seconds, test_cpu_seconds
-        Of the training, and of all tests together.
+        CPU time of the training, and of all tests together.
     peak_mebibytes
-        The most memory that the process had in the course of the trial, the libraries included;
-        None if unknown.
+        The most memory that the process had during the trial, including the libraries; None if
+        unknown.
     versions, date
-        Of what it ran on, and when it ended.
+        The versions that it ran on, and the day when it ended.
     """
 
     experiment: str
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """What tells it from other trials."""
+        """What tells it from all other trials."""
         return Key(self.experiment, self.setting, self.method, self.recipe, self.trial)
 
     @property
@@ -92,38 +92,38 @@ class Record:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all of it."""
+        """CPU time of the training and the tests together."""
         return self.fit_cpu_seconds + self.test_cpu_seconds
 
     def line(self) -> str:
-        """As JSON."""
+        """Return it as JSON."""
+        # NaN is not JSON: other programs could not read the line.
         return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
     @classmethod
     def of_line(cls, line: str) -> Record:
-        """The record of a line; a ValueError if it is none."""
+        """Return the record of a line; raise a ValueError if it is none."""
         values = json.loads(line)
         names = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(values, dict) or not set(names) <= set(values):
             raise ValueError("fields are missing")
         record = cls(**{name: values[name] for name in names})
         counts: tuple[Any, ...] = (record.trial, record.seed, record.tests, record.rejections)
-        if (
-            not all(isinstance(count, int) for count in counts)
-            or not 0 <= record.rejections <= record.tests != 0
-        ):
+        if not all(isinstance(count, int) for count in counts):
+            raise ValueError("counts are not whole numbers")
+        if record.tests == 0 or not 0 <= record.rejections <= record.tests:
             raise ValueError("counts are wrong")
         return record
 
 
 class Store:
-    """The results in a folder, which need not exist before the first is kept."""
+    """The results in a folder, which need not exist before the first result is kept."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def path(self, experiment: str) -> Path:
-        """Where the trials of an experiment are kept."""
+        """Return the file that keeps the trials of an experiment."""
         return self.folder / f"{experiment}.jsonl"
 
     def check(self) -> None:
@@ -145,40 +145,45 @@ class Store:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 broken = file.read(1) != b"\n"
-            # One write, so that lines of several processes do not mix; after one that broke off, a
-            # line of its own.
-            file.write(b"\n" * broken + record.line().encode() + b"\n")
+            # A line that broke off is ended first. All in one write, so that the lines of several
+            # processes do not mix.
+            ending = b"\n" if broken else b""
+            file.write(ending + record.line().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
     def records(self, *experiments: str) -> list[Record]:
-        """The trials of some experiments, each once: of several runs of one trial that with the most tests."""
-        found: dict[Key, Record] = {}
+        """Return the trials of some experiments, each once.
+
+        If a trial was run several times, the run with the most tests counts.
+        """
+        by_key: dict[Key, Record] = {}
         for experiment in experiments:
             for record in self._read(self.path(experiment)):
-                known = found.get(record.key)
+                known = by_key.get(record.key)
                 if known is None or record.tests > known.tests:
-                    found[record.key] = record
-        return list(found.values())
+                    by_key[record.key] = record
+        return list(by_key.values())
 
     def _read(self, path: Path) -> list[Record]:
         if not path.exists():
             return []
         lines = path.read_text("utf-8", errors="replace").split("\n")
-        records, broken = [], []
+        records: list[Record] = []
+        broken: list[int] = []
         for number, line in enumerate(lines, 1):
             if not line:
                 continue
             try:
                 records.append(Record.of_line(line))
             except ValueError:
-                if number < len(lines):  # the last one may still be being written
+                if number < len(lines):  # another process may still be writing the last one
                     broken.append(number)
                 records += _glued(line)
         if broken:
+            numbers = ", ".join(map(str, broken))
             warnings.warn(
-                f"{path}: line {', '.join(map(str, broken))} is not a whole record and is left "
-                "out.",
+                f"{path}: line {numbers} is not a whole record and is left out.",
                 InputWarning,
                 stacklevel=3,
             )
@@ -186,7 +191,7 @@ class Store:
 
 
 def _glued(line: str) -> Iterable[Record]:
-    """The record behind what another left when it broke off without ending its line."""
+    """Return the record that follows a broken one on the same line, if there is one."""
     start = line.rfind(_BEGIN)
     if start > 0:
         try:

@@ -2,12 +2,12 @@
 
 A power is the mean of the rates of its trials, with their standard error. That is never taken to be
 less than half of the exact 68 % binomial interval of all tests together: trials that happen to
-agree do not make a rate certain. The published rates have the error that is printed beside them or,
-where there is none or 0.000, that of ten trials which vary as ours do, again no less than the
-binomial one. Differences are in standard errors, ours and theirs combined; beyond two they are
-marked and need a reason. One trial does not tell how trials vary, so it has no difference.
+agree do not make a rate certain. A published rate has the error that is printed beside it. If there
+is none, or 0.000, it has that of ten trials which vary as ours do, again no less than the binomial
+one. Differences are in standard errors, ours and theirs combined; those beyond two are marked and
+need a reason. One trial does not tell how trials vary, so it has no difference.
 
-A level comes with the exact 95 % binomial limits of its rejections, and is marked where 0.05 is not
+A level comes with the exact 95 % binomial limits of its rejections. It is marked where 0.05 is not
 within them.
 """
 
@@ -31,8 +31,10 @@ from .reasons import reason
 from .recipes import RECIPES
 from .store import Record
 
-_ONE_SIGMA = 0.6827
-_PUBLISHED_TRIALS, _PUBLISHED_TESTS = 10, 1000
+_ONE_SIGMA = 0.6827  # how often a normal number is within one standard deviation
+# The paper's numbers come from ten trials of 100 tests each.
+_PUBLISHED_TRIALS = 10
+_PUBLISHED_TESTS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,20 @@ class Entry:
     row, method, recipe
         Its place.
     rates
-        Of its trials.
+        The rate of each trial.
     tests, rejections
-        Of all trials together.
+        Those of all trials together.
     rate, error
-        Their mean and its standard error.
+        The mean of the rates, and its standard error.
     limits
         The exact 95 % binomial interval of all tests.
     published, published_error, difference
-        The number of the paper, its error, and how many standard errors ours lies above it; None
-        without one, and with one trial.
+        The number of the paper, its error, and how many standard errors ours lies above it. The
+        difference is None without a published number, and with one trial.
     shared
         Whether test sets had to share rows with each other.
     cpu_seconds
-        The median of a trial's training, and all of it together.
+        The median CPU time of a training, and the CPU time of all trials together.
     """
 
     row: str
@@ -77,7 +79,7 @@ class Entry:
 
     @property
     def count(self) -> str:
-        """Trials x tests of each."""
+        """How many trials there are, times the tests of each."""
         return f"{len(self.rates)} x {self.tests / len(self.rates):.0f}"
 
     @property
@@ -92,27 +94,27 @@ class Entry:
 
 
 def entries(shown: Experiment, records: Iterable[Record], recipe: str) -> list[Entry]:
-    """The cells of an experiment that have trials, row by row."""
+    """Return the cells of an experiment that have trials, row by row."""
     by_cell: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         if record.recipe == recipe:
-            by_cell.setdefault((record.experiment, record.setting, record.method), []).append(
-                record
-            )
-    found = []
+            place = (record.experiment, record.setting, record.method)
+            by_cell.setdefault(place, []).append(record)
+    filled = []
     for row in dict.fromkeys(setting.row for setting in shown.settings):
+        # A row may show several settings as one, such as both null hypotheses of Higgs.
+        settings = [setting for setting in shown.settings if setting.row == row]
         for method in shown.methods:
-            cells = [
-                shown.cell(setting, method) for setting in shown.settings if setting.row == row
-            ]
-            trials = [record for cell in cells for record in by_cell.get(_place(cell), [])]
+            trials: list[Record] = []
+            for setting in settings:
+                trials += by_cell.get(_place(shown.cell(setting, method)), [])
             if trials:
-                found.append(_entry(row, method, recipe, trials, shown.expected(row, method)))
-    return found
+                filled.append(_entry(row, method, recipe, trials, shown.expected(row, method)))
+    return filled
 
 
 def homes(shown: Experiment) -> list[str]:
-    """The experiments whose records fill a table."""
+    """Return the experiments whose records fill a table."""
     return list(dict.fromkeys(cell.experiment for cell in shown.cells()))
 
 
@@ -124,17 +126,19 @@ def _entry(
     row: str, method: str, recipe: str, trials: Sequence[Record], published: Published | None
 ) -> Entry:
     rates = tuple(record.rate for record in trials)
-    tests, rejections = (
-        sum(record.tests for record in trials),
-        sum(record.rejections for record in trials),
-    )
-    rate, error = float(np.mean(rates)), standard_error(rates, rejections, tests)
-    published_error = difference = None
+    tests = sum(record.tests for record in trials)
+    rejections = sum(record.rejections for record in trials)
+    rate = float(np.mean(rates))
+    error = standard_error(rates, rejections, tests)
+    published_error = None
+    difference = None
     if published is not None:
         published_error = published.error or _error_of_ten(published.rate, rates)
         if len(rates) > 1:
             difference = (rate - published.rate) / math.hypot(error, published_error)
-    fits = [record.fit_cpu_seconds for record in trials]
+    shared = any(record.sizes.get("distinct", record.tests) < record.tests for record in trials)
+    fit_seconds = float(np.median([record.fit_cpu_seconds for record in trials]))
+    all_seconds = sum(record.cpu_seconds for record in trials)
     return Entry(
         row=row,
         method=method,
@@ -148,13 +152,13 @@ def _entry(
         published=published,
         published_error=published_error,
         difference=difference,
-        shared=any(record.sizes.get("distinct", record.tests) < record.tests for record in trials),
-        cpu_seconds=(float(np.median(fits)), sum(record.cpu_seconds for record in trials)),
+        shared=shared,
+        cpu_seconds=(fit_seconds, all_seconds),
     )
 
 
 def binomial_limits(count: int, total: int, confidence: float) -> tuple[float, float]:
-    """The exact interval of Clopper and Pearson for the chance that `count` of `total` came from.
+    """Return the exact interval of Clopper and Pearson for the chance behind `count` of `total`.
 
     >>> [round(limit, 4) for limit in binomial_limits(0, 100, 0.95)]
     [0.0, 0.0362]
@@ -166,18 +170,19 @@ def binomial_limits(count: int, total: int, confidence: float) -> tuple[float, f
 
 
 def binomial_error(count: int, total: int) -> float:
-    """Half of the exact 68 % interval, or all of it where it lies on one side."""
+    """Return half of the exact 68 % interval, or all of it where it lies on one side."""
     low, high = binomial_limits(count, total, _ONE_SIGMA)
-    return (high - low) / (1 if count in (0, total) else 2)
+    one_sided = count in (0, total)
+    return high - low if one_sided else (high - low) / 2
 
 
 def standard_error(rates: Sequence[float], rejections: int, tests: int) -> float:
-    """That of the mean of the rates, at least the binomial one of all tests."""
+    """Return the standard error of the mean rate, which is at least the binomial one."""
     return max(_spread(rates) / math.sqrt(len(rates)), binomial_error(rejections, tests))
 
 
 def _error_of_ten(rate: float, rates: Sequence[float]) -> float:
-    """The standard error of a published rate that comes without one, if its ten trials vary as `rates` do."""
+    """Return the error of a published rate without one, if its ten trials vary as `rates` do."""
     least = binomial_error(round(rate * _PUBLISHED_TESTS), _PUBLISHED_TESTS)
     return max(_spread(rates) / math.sqrt(_PUBLISHED_TRIALS), least)
 
@@ -207,26 +212,34 @@ def _difference(entry: Entry) -> str:
 
 
 def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], Entry]) -> str:
-    """The reason for a difference, in which {paper} is what that recipe gave in its place, {paper ROW} elsewhere."""
+    """Return the reason for a difference, with the numbers that it refers to filled in.
 
-    def found(match: re.Match[str]) -> str:
+    In its text {paper} is what that recipe gave in the same place, {paper ROW} what it gave in
+    another row.
+    """
+    if not entry.far:
+        return ""
+
+    def number(match: re.Match[str]) -> str:
         other = others.get((match[2] or entry.row, entry.method, match[1]))
-        return (
-            "not run" if other is None else f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
-        )
+        if other is None:
+            return "not run"
+        return f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
 
-    text = reason(shown.name, entry.row, entry.method, entry.recipe) if entry.far else ""
-    return re.sub(rf"{{({'|'.join(RECIPES)})(?: ([^}}]+))?}}", found, text)
+    text = reason(shown.name, entry.row, entry.method, entry.recipe)
+    return re.sub(rf"{{({'|'.join(RECIPES)})(?: ([^}}]+))?}}", number, text)
 
 
 def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
+    """Return what writes each column of an experiment, by its heading."""
     others = {(entry.row, entry.method, entry.recipe): entry for entry in cells}
-    first = {
+    first: _Columns = {
         "setting": lambda e: e.row,
         "test": lambda e: e.method,
         "trials x tests": lambda e: e.count,
     }
-    last = {"CPU s to fit": lambda e: f"{e.cpu_seconds[0]:.1f}"}
+    last: _Columns = {"CPU s to fit": lambda e: f"{e.cpu_seconds[0]:.1f}"}
+    middle: _Columns
     if shown.kind == "level":
         middle = {
             "level": lambda e: _number(e.rate),
@@ -243,57 +256,62 @@ def _columns(shown: Experiment, cells: Sequence[Entry]) -> _Columns:
             "far": lambda e: "!" if e.far else "",
             "why": lambda e: _why(e, shown, others),
         }
-    published = any(shown.published.values())
-    hidden = () if published else ("published", "difference", "far", "why")
-    return {name: show for name, show in {**first, **middle, **last}.items() if name not in hidden}
+    columns = {**first, **middle, **last}
+    if not any(shown.published.values()):  # nothing to compare with
+        for name in ("published", "difference", "far", "why"):
+            columns.pop(name, None)
+    return columns
 
 
 # Formats
 
 
 def markdown(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES) -> str:
-    """A page: what it is, and a table for each recipe that has trials."""
-    found = {recipe: entries(shown, records, recipe) for recipe in recipes}
-    columns = _columns(
-        shown, [entry for recipe in RECIPES for entry in entries(shown, records, recipe)]
-    )
-    parts = [
-        f"# {shown.name}",
-        f"{shown.title}." + (f" In the paper: {shown.source}." if shown.source else ""),
-    ]
-    parts += [note for note in (shown.note, _explained(shown), _shared(found)) if note]
-    for recipe, cells in found.items():
+    """Write a page: what the experiment is, and a table for each recipe that has trials."""
+    by_recipe = {recipe: entries(shown, records, recipe) for recipe in recipes}
+    # Reasons may quote a recipe that is not shown, so the columns know the cells of all.
+    known: list[Entry] = []
+    for recipe in RECIPES:
+        known += entries(shown, records, recipe)
+    columns = _columns(shown, known)
+    source = f" In the paper: {shown.source}." if shown.source else ""
+    parts = [f"# {shown.name}", f"{shown.title}.{source}"]
+    notes = (shown.note, _explained(shown), _shared(by_recipe))
+    parts += [note for note in notes if note]
+    for recipe, cells in by_recipe.items():
         if cells:
             parts += [f"## Recipe {recipe}", _markdown_table(columns, cells)]
-    if len(parts) == 2 + bool(shown.note) + 1:
+    if not any(by_recipe.values()):
         parts.append("No trials yet.")
     return "\n\n".join(parts) + "\n"
 
 
 def _explained(shown: Experiment) -> str:
+    """Return the sentences that say how to read the table."""
     if shown.kind == "level":
         return (
             "Rejections among all tests at level 0.05 where nothing is to be found, with exact "
-            "binomial limits; "
-            '"!" where 0.05 is outside, which happens to one cell in twenty.'
+            'binomial limits; "!" where 0.05 is outside, which happens to one cell in twenty.'
         )
     if not any(shown.published.values()):
         return "The paper has no numbers to compare with."
     return (
         "Power at level 0.05: the mean over trials, its standard error (never below the exact "
-        "binomial one of all "
-        "tests), the published number, the difference in standard errors of both (a published "
-        "number without one, or "
-        "with 0.000, is given that of ten trials that vary as ours do, at least the binomial one "
-        "of 1000 tests), "
+        "binomial one of all tests), the published number, the difference in standard errors of "
+        "both (a published number without one, or with 0.000, is given that of ten trials that "
+        "vary as ours do, at least the binomial one of 1000 tests), "
         '"!" beyond two. One trial alone is not compared.'
     )
 
 
-def _shared(found: Mapping[str, Sequence[Entry]]) -> str:
-    if not any(entry.shared for cells in found.values() for entry in cells):
+def _shared(by_recipe: Mapping[str, Sequence[Entry]]) -> str:
+    shared = [entry for cells in by_recipe.values() for entry in cells if entry.shared]
+    if not shared:
         return ""
-    return "The rows on hand are too few for test sets without a row in common: some share rows with each other."
+    return (
+        "The rows on hand are too few for test sets without a row in common: some share rows with "
+        "each other."
+    )
 
 
 def _markdown_table(columns: _Columns, cells: Sequence[Entry]) -> str:
@@ -305,53 +323,60 @@ def _markdown_table(columns: _Columns, cells: Sequence[Entry]) -> str:
 def comma_separated(
     shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES
 ) -> str:
-    """All numbers of all recipes, in full precision."""
+    """Write all numbers of all recipes, in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = "setting method recipe trials tests rejections rate error low high published published_error difference"
+    names = (
+        "setting method recipe trials tests rejections rate error low high "
+        "published published_error difference"
+    )
     writer.writerow(names.split())
     for recipe in recipes:
-        for e in entries(shown, records, recipe):
-            theirs = (e.published.rate, e.published.error) if e.published else (None, None)
-            numbers = (
-                len(e.rates),
-                e.tests,
-                e.rejections,
-                e.rate,
-                e.error,
-                *e.limits,
-                *theirs,
-                e.difference,
-            )
-            writer.writerow([e.row, e.method, e.recipe, *numbers])
+        for entry in entries(shown, records, recipe):
+            place = (entry.row, entry.method, entry.recipe)
+            counts = (len(entry.rates), entry.tests, entry.rejections)
+            ours = (entry.rate, entry.error, *entry.limits)
+            theirs = entry.published or (None, None)
+            writer.writerow([*place, *counts, *ours, *theirs, entry.difference])
     return text.getvalue()
 
 
 def latex(shown: Experiment, records: Sequence[Record], recipes: Sequence[str] = RECIPES) -> str:
-    """A table like the paper's for each recipe: a row for each setting, ours above the published number."""
+    """Write a table like the paper's for each recipe that has trials.
+
+    Each setting has a row of our numbers and, below it, one of the published numbers.
+    """
     parts = []
     for recipe in recipes:
-        cells = {(e.row, e.method): e for e in entries(shown, records, recipe)}
-        if not cells:
-            continue
-        methods = [method for method in shown.methods if any(m == method for _, m in cells)]
-        lines = [
-            f"% {shown.name}, recipe {recipe}; a star is beyond two standard errors of the "
-            "published number below it",
-            rf"\begin{{tabular}}{{l{'c' * len(methods)}}}",
-            r"\hline",
-            " & ".join(["", *(name.upper() for name in methods)]) + r" \\",
-            r"\hline",
-        ]
-        for row in dict.fromkeys(row for row, _ in cells):
-            found = [cells.get((row, method)) for method in methods]
-            lines.append(" & ".join([_latex_name(row), *(_latex_ours(e) for e in found)]) + r" \\")
-            if any(e is not None and e.published for e in found):
-                lines.append(
-                    " & ".join(["published", *(_latex_published(e) for e in found)]) + r" \\"
-                )
-        parts.append("\n".join([*lines, r"\hline", r"\end{tabular}"]))
+        cells = entries(shown, records, recipe)
+        if cells:
+            parts.append(_latex_table(shown, recipe, cells))
     return "\n\n".join(parts) + "\n"
+
+
+def _latex_table(shown: Experiment, recipe: str, cells: Sequence[Entry]) -> str:
+    by_place = {(entry.row, entry.method): entry for entry in cells}
+    tested = {entry.method for entry in cells}
+    methods = [method for method in shown.methods if method in tested]
+    lines = [
+        f"% {shown.name}, recipe {recipe}; a star is beyond two standard errors of the "
+        "published number below it",
+        rf"\begin{{tabular}}{{l{'c' * len(methods)}}}",
+        r"\hline",
+        _latex_row(["", *(name.upper() for name in methods)]),
+        r"\hline",
+    ]
+    for row in dict.fromkeys(entry.row for entry in cells):
+        in_row = [by_place.get((row, method)) for method in methods]
+        lines.append(_latex_row([_latex_name(row), *map(_latex_ours, in_row)]))
+        published = [_latex_published(entry) for entry in in_row]
+        if any(published):
+            lines.append(_latex_row(["published", *published]))
+    return "\n".join([*lines, r"\hline", r"\end{tabular}"])
+
+
+def _latex_row(texts: Sequence[str]) -> str:
+    return " & ".join(texts) + r" \\"
 
 
 def _latex_name(row: str) -> str:
@@ -360,11 +385,10 @@ def _latex_name(row: str) -> str:
 
 
 def _latex_ours(entry: Entry | None) -> str:
-    return (
-        ""
-        if entry is None
-        else rf"${entry.rate:.3f} \pm {entry.error:.3f}{'^*' if entry.far else ''}$"
-    )
+    if entry is None:
+        return ""
+    star = "^*" if entry.far else ""
+    return rf"${entry.rate:.3f} \pm {entry.error:.3f}{star}$"
 
 
 def _latex_published(entry: Entry | None) -> str:
@@ -391,55 +415,50 @@ _T_DATA = {
     "Higgs": "higgs-power",
     "MNIST": "mnist-power",
 }
-_T_PUBLISHED = {"Blob": "yes yes yes no no", "HDGM": "yes yes yes yes yes"} | {
+# Whether MMD-D is better than each other method, in the order of `METHODS`.
+_T_PUBLISHED = {
+    "Blob": "yes yes yes no no",
+    "HDGM": "yes yes yes yes yes",
     "Higgs": "yes yes yes no no",
     "MNIST": "yes yes yes yes yes",
 }
 
 
 def t_test_rows(records: Iterable[Record], recipe: str = "default") -> list[list[str]]:
-    """For each data set and method: pairs, the mean difference, p, whether MMD-D is better, and what the paper says.
+    """Return the rows of the table: one for each data set and method.
 
-    A pair is a trial of MMD-D and that of the same number in the same setting of the other method.
-    What was paired in the paper it does not say; all settings and trials together is the one way
+    A row has the number of pairs, the mean difference, p, whether MMD-D is better, and what the
+    paper says. A pair is a trial of MMD-D and the trial of the same number and setting of the other
+    method. The paper does not say what was paired; all settings and trials together is the one way
     that can give its row for MNIST.
     """
     rates = {record.key: record.rate for record in records}
+    *others, own = METHODS
     rows = []
-    for data, name in _T_DATA.items():
-        others = METHODS[:-1]
+    for data, experiment_name in _T_DATA.items():
+        place = (experiment_name, own, recipe)
+        ours = [key for key in rates if (key.experiment, key.method, key.recipe) == place]
         for method, published in zip(others, _T_PUBLISHED[data].split(), strict=True):
-            ours = [
-                key
-                for key in rates
-                if key[0] == name and key.method == "mmd-d" and key.recipe == recipe
-            ]
-            pairs = [
-                (rates[key], rates[other])
-                for key in ours
-                if (other := key._replace(method=method)) in rates
-            ]
-            if len(pairs) > 1:
-                better, worse = zip(*pairs, strict=True)
-                rows.append(
-                    [
-                        data,
-                        method,
-                        str(len(pairs)),
-                        *_t_test(np.array(better) - np.array(worse)),
-                        published,
-                    ]
-                )
+            differences = []
+            for key in ours:
+                other = key._replace(method=method)
+                if other in rates:
+                    differences.append(rates[key] - rates[other])
+            if len(differences) > 1:
+                test = _t_test(np.array(differences))
+                rows.append([data, method, str(len(differences)), *test, published])
     return rows
 
 
 def _t_test(differences: NDArray[np.float64]) -> list[str]:
-    """The mean difference, the p-value of its not being positive, and whether that is at most 0.05."""
-    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    """Return the mean difference, the one-sided p-value, and whether that is at most 0.05."""
+    count = len(differences)
+    mean = float(differences.mean())
+    spread = float(differences.std(ddof=1))
     if spread == 0:  # all pairs differ alike, mostly not at all
         p = 0.0 if mean > 0 else 1.0
     else:
-        p = float(stats.t.sf(mean / spread * math.sqrt(len(differences)), len(differences) - 1))
+        p = float(stats.t.sf(mean / spread * math.sqrt(count), count - 1))
     return [f"{mean:+.3f}", f"{p:.3f}", "yes" if p <= ALPHA else "no"]
 
 
@@ -447,34 +466,34 @@ def _t_tests(records: Iterable[Record], format: str) -> str:
     head = ["data", "against", "pairs", "mean difference", "p", "MMD-D better", "published"]
     rows = t_test_rows(records)
     if format == "csv":
-        return "\n".join(",".join(row) for row in [head, *rows]) + "\n"
-    if format == "latex":
-        body = " \\\\\n".join(" & ".join(row) for row in [head, *rows])
-        return f"\\begin{{tabular}}{{{'l' * len(head)}}}\n{body} \\\\\n\\end{{tabular}}\n"
-    lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
-    return "\n".join(["# t-tests", "", _T_EXPLAINED, "", *lines]) + "\n"
+        lines = [",".join(row) for row in [head, *rows]]
+    elif format == "latex":
+        body = [_latex_row(row) for row in [head, *rows]]
+        begin = rf"\begin{{tabular}}{{{'l' * len(head)}}}"
+        lines = [begin, *body, r"\end{tabular}"]
+    else:
+        body = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
+        lines = ["# t-tests", "", _T_EXPLAINED, "", *body]
+    return "\n".join(lines) + "\n"
 
 
 _T_EXPLAINED = (
     "Is the power of MMD-D higher? Paired t-tests at level 0.05 over all settings and trials of a "
-    "data set, default "
-    "recipe, one-sided. In the paper: Table 5. It does not say what was paired."
+    "data set, default recipe, one-sided. In the paper: Table 5. It does not say what was paired."
 )
 
 
 def needed(name: str) -> list[str]:
-    """The experiments whose records a table is made of."""
+    """Return the experiments whose records a table is made of."""
     return list(_T_DATA.values()) if name == T_TESTS else homes(experiment(name))
 
 
 def table(
     name: str, records: Sequence[Record], format: str = "markdown", recipes: Sequence[str] = RECIPES
 ) -> str:
-    """A table of the stored records."""
+    """Write the table of a name, from stored records."""
     if format not in FORMATS:
         raise InputError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}.")
-    return (
-        _t_tests(records, format)
-        if name == T_TESTS
-        else FORMATS[format](experiment(name), records, recipes)
-    )
+    if name == T_TESTS:
+        return _t_tests(records, format)
+    return FORMATS[format](experiment(name), records, recipes)

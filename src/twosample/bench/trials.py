@@ -1,8 +1,8 @@
 """One trial: draw a training set, fit once, test many fresh sets of the same size.
 
-All randomness of a trial comes from its seed by name: which training set, which start, which test
-set k, which permutations of it. So any trial can be run alone, anywhere, and more tests begin with
-the same ones.
+All randomness of a trial comes from its seed, by name: the training set, the start, test set k, its
+permutations. So any trial can be run alone, anywhere, and a trial of more tests begins with the
+tests of a trial of fewer.
 """
 
 from __future__ import annotations
@@ -51,33 +51,32 @@ class Trial:
     @property
     def key(self) -> Key:
         """What its record will be known by."""
-        return Key(
-            self.cell.experiment, self.cell.setting.name, self.cell.method, self.recipe, self.number
-        )
+        experiment, setting, method = self.cell
+        return Key(experiment, setting.name, method, self.recipe, self.number)
 
     def __str__(self) -> str:
-        return f"{self.cell.experiment} {self.cell.setting.name} {self.cell.method} {self.recipe} #{self.number}"
+        experiment, setting, method, recipe, number = self.key
+        return f"{experiment} {setting} {method} {recipe} #{number}"
 
 
 def seeded(cell: Cell, trial: int) -> Generators:
-    """The randomness of a trial, by name."""
+    """Return the random generators of a trial, which are drawn by name."""
     return Generators(cell.seed(trial))
 
 
 def run(trial: Trial) -> Record:
     """Run a trial, in one thread."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # each core has a trial of its own
     _forget_peak()
-    setting, generators = trial.cell.setting, seeded(trial.cell, trial.number)
+    setting = trial.cell.setting
+    generators = seeded(trial.cell, trial.number)
     train, draw_test, distinct = draws(setting, generators.numpy("training set"))
-    began = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", InputWarning
-        )  # of constant pixels, or of features that nearly depend
-        warnings.simplefilter(
-            "error", TrainingWarning
-        )  # a training that was interrupted is not a result
+        # They are about constant pixels, or features that nearly depend on each other.
+        warnings.simplefilter("ignore", InputWarning)
+        # A training that was interrupted is not a result.
+        warnings.simplefilter("error", TrainingWarning)
+        began = time.process_time()
         fitted = fit(trial.cell.method, trial.recipe, setting, *train, generators)
         fit_seconds = time.process_time() - began
         criterion = _criterion(fitted, *train)
@@ -87,23 +86,22 @@ def run(trial: Trial) -> Record:
             X, Y = draw_test(generators.numpy(f"test set {k}"))
             result = fitted.test(X, Y, rng=generators.numpy(f"permutations {k}"), progress=False)
             rejections += result.reject(ALPHA)
+        test_seconds = time.process_time() - began
     calibration = fitted.spec.calibration
+    permutations = calibration.permutations if isinstance(calibration, Permutation) else None
+    dimension = _dimension(train[0])
+    sizes = {"train": setting.n, "test": setting.tested, "dimension": dimension, **distinct}
     return Record(
         **trial.key._asdict(),
         seed=trial.cell.seed(trial.number),
         data=setting.data,
-        sizes={
-            "train": setting.n,
-            "test": setting.tested,
-            "dimension": _dimension(train[0]),
-            **distinct,
-        },
+        sizes=sizes,
         tests=trial.tests,
         rejections=rejections,
-        permutations=calibration.permutations if isinstance(calibration, Permutation) else None,
+        permutations=permutations,
         criterion=criterion,
         fit_cpu_seconds=round(fit_seconds, 3),
-        test_cpu_seconds=round(time.process_time() - began, 3),
+        test_cpu_seconds=round(test_seconds, 3),
         peak_mebibytes=_peak_mebibytes(),
         versions=_versions(),
         date=time.strftime("%Y-%m-%d"),
@@ -111,7 +109,7 @@ def run(trial: Trial) -> Record:
 
 
 def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
-    """The test that a trial fitted, once more."""
+    """Fit the test of a trial once more."""
     torch.set_num_threads(1)
     generators = seeded(cell, number)
     train, _, _ = draws(cell.setting, generators.numpy("training set"))
@@ -126,25 +124,28 @@ def refit(cell: Cell, recipe: str, number: int) -> FittedTest:
 def draws(
     setting: Setting, rng: np.random.Generator
 ) -> tuple[Pair, Callable[[np.random.Generator], Pair], dict[str, int]]:
-    """A training set; what draws test sets that share no row with it; how many of them share none with each other.
+    """Return a training set, a function that draws test sets, and how many of those are distinct.
 
-    The last is {"distinct": number} for real data, of which there are only so many rows, else {}.
+    No test set shares a row with the training set. The last is {"distinct": number} for real data,
+    of which there are only so many rows before test sets share some with each other; else it is {}.
     """
     if setting.data in _DRAWN:
         draw = _DRAWN[setting.data]
-        return draw(setting, setting.n, rng), lambda fresh: draw(setting, setting.tested, fresh), {}
+        train = draw(setting, setting.n, rng)
+        return train, lambda fresh: draw(setting, setting.tested, fresh), {}
     if setting.data not in _POOLS:
-        raise InputError(
-            f"there is no data set {setting.data!r}; use one of {', '.join([*_DRAWN, *_POOLS])}."
-        )
-    pools = _POOLS[setting.data]()
-    x, y = (pools["PQ".index(setting.null)], None) if setting.null else pools
-    dealt = datasets.disjoint(x, y, setting.n, rng)
-    return (
-        dealt.train,
-        lambda fresh: dealt.test(setting.tested),
-        {"distinct": dealt.repeats(setting.tested)},
-    )
+        known = ", ".join([*_DRAWN, *_POOLS])
+        raise InputError(f"there is no data set {setting.data!r}; use one of {known}.")
+    x, y = _POOLS[setting.data]()
+    if setting.null == "P":
+        y = None
+    elif setting.null == "Q":
+        x = y
+        y = None
+    pools = datasets.disjoint(x, y, setting.n, rng)
+    # Test sets are dealt, so the generator that each would have for itself is not needed.
+    distinct = {"distinct": pools.repeats(setting.tested)}
+    return pools.train, lambda _: pools.test(setting.tested), distinct
 
 
 def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
@@ -153,9 +154,13 @@ def _blob(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
 
 def _hdgm(setting: Setting, n: int, rng: np.random.Generator) -> Pair:
     dimension = 10 if setting.dimension is None else setting.dimension
+    different = not setting.null
     return datasets.hdgm(
-        n, dimension=dimension, different=not setting.null, authors=setting.authors, rng=rng
+        n, dimension=dimension, different=different, authors=setting.authors, rng=rng
     )
+
+
+# A worker reads a real data set once, for all of its trials.
 
 
 @cache
@@ -165,9 +170,8 @@ def _higgs() -> Pair:
 
 @cache
 def _mnist() -> Pair:
-    return datasets.mnist()[
-        :60000
-    ], datasets.fake_mnist()  # the generator saw the training images only
+    real = datasets.mnist()[:60000]  # the training images, which are all that the generator saw
+    return real, datasets.fake_mnist()
 
 
 @cache
@@ -177,9 +181,8 @@ def _cifar() -> Pair:
 
 @cache
 def _cifar_jpeg() -> Pair:
-    return datasets.cifar10()[
-        ::2
-    ], datasets.cifar10_jpeg()  # which are the others, so no picture is on both sides
+    untouched = datasets.cifar10()[::2]  # the other half, so that no picture is on both sides
+    return untouched, datasets.cifar10_jpeg()
 
 
 _DRAWN: dict[str, Callable[[Setting, int, np.random.Generator], Pair]] = {
@@ -198,12 +201,14 @@ _POOLS: dict[str, Callable[[], Pair]] = {
 
 
 def _criterion(fitted: FittedTest, X: Any, Y: Any) -> float | None:
-    """J on the training points, for kernels that an MMD with the unbiased estimate is tested with."""
-    if not isinstance(fitted.representation, Kernel) or fitted.spec.statistic != MMD("unbiased"):
+    """Return J on the training points, for a kernel that is tested by the unbiased MMD."""
+    kernel = fitted.representation
+    if not isinstance(kernel, Kernel) or fitted.spec.statistic != MMD("unbiased"):
         return None
-    seen = fitted.scaling.apply(as_samples(X, Y, schema=fitted.schema))
+    samples = fitted.scaling.apply(as_samples(X, Y, schema=fitted.schema))
     with torch.no_grad():
-        return round(float(PowerCriterion()(fitted.representation, seen.x, seen.y)), 6)
+        criterion = PowerCriterion()(kernel, samples.x, samples.y)
+    return round(float(criterion), 6)
 
 
 def _dimension(points: Any) -> int:
@@ -213,30 +218,28 @@ def _dimension(points: Any) -> int:
 def _forget_peak() -> None:
     """Let the peak of memory start from what is resident now, where the system can (Linux)."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")  # 5 resets VmHWM, see proc(5)
 
 
 def _peak_mebibytes() -> float | None:
-    """The most resident memory since; elsewhere than on Linux, since the process began."""
-    with contextlib.suppress(OSError, StopIteration):
-        status = Path("/proc/self/status").read_text()
-        return round(
-            next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-            / 1024,
-            1,
-        )
+    """Return the most resident memory since then or, if not on Linux, since the process began."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                kibibytes = int(line.split()[1])
+                return round(kibibytes / 1024, 1)
     if sys.platform == "win32":
         return None
     import resource
 
-    unit = 2**20 if sys.platform == "darwin" else 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, others kibibytes
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
 @cache
 def _versions() -> dict[str, str]:
-    """Without the local part of a version, which names a build and not a release."""
-    packages = {
-        name: metadata.version(name).partition("+")[0] for name in ("twosample", "torch", "numpy")
-    }
-    return packages | {"python": platform.python_version()}
+    versions = {}
+    for name in ("twosample", "torch", "numpy"):
+        # Without the part after "+", which names a build and not a release.
+        versions[name] = metadata.version(name).partition("+")[0]
+    return versions | {"python": platform.python_version()}
