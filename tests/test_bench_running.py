@@ -42,13 +42,8 @@ QUICK = Cell("quick", Setting("n_b=10", "blob", 90, 2), "mmd-median")
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
-    processes = Processes()
-    try:
-        for _ in range(2):
-            processes.add_worker()
+    with Processes(workers=2) as processes:
         yield processes
-    finally:
-        processes.close()
 
 
 @pytest.fixture
@@ -197,21 +192,22 @@ def test_a_run_in_which_nothing_works_ends(client, store):
         running.run(todo, store, client, local=False)
 
 
-def test_nobody_there(store, monkeypatch):
-    monkeypatch.setattr(running, "_PATIENCE", 1.5)
-    processes = Processes()
-    try:
-        with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
-            with pytest.raises(
-                ClusterError, match=r"no worker for 1.5 s; what was finished is kept"
-            ):
-                running.run([Trial(QUICK, "default", 0, 5)], store, client, local=False)
-            monkeypatch.setattr(running, "_PATIENCE", 60.0)
-            threading.Timer(1.0, processes.scheduler.kill).start()
-            with pytest.raises(ClusterError, match=r"the scheduler (is gone|has not answered)"):
-                running.run([Trial(QUICK, "default", 0, 5)], store, client, local=False)
-    finally:
-        processes.close()
+def test_nobody_there(store):
+    todo = [Trial(QUICK, "default", 0, 5)]
+    with (
+        Processes() as processes,
+        distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client,
+    ):
+        with pytest.raises(ClusterError, match=r"no worker for 1.5 s; what was finished is kept"):
+            running.run(todo, store, client, local=False, patience=1.5)
+        processes.scheduler.send_signal(signal.SIGSTOP)
+        with pytest.raises(ClusterError, match=r"has not answered for 1.5 s .*finished is kept"):
+            running.run(todo, store, client, local=False, patience=1.5)
+        processes.scheduler.send_signal(signal.SIGCONT)
+        threading.Timer(0.5, processes.scheduler.kill).start()
+        # Whether it is gone or does not answer depends on what the client was doing just then.
+        with pytest.raises(ClusterError, match=r"the scheduler (is gone|has not answered)"):
+            running.run(todo, store, client, local=False, patience=5.0)
 
 
 def test_without_dask_there_is_a_sentence(monkeypatch):

@@ -46,9 +46,9 @@ WAIT = 120  # seconds, on a machine that has other things to do
 
 
 class Processes:
-    """A scheduler and workers on loopback, each a process with one thread."""
+    """A scheduler and workers on loopback, each a process with one thread; they end with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = 0) -> None:
         self.workers: list[subprocess.Popen[bytes]] = []
         options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
         self.scheduler = self._start("dask_scheduler", *options, stderr=subprocess.PIPE)
@@ -58,9 +58,25 @@ class Processes:
                 break
         # Nobody else reads what it says, and a full pipe would stop it.
         threading.Thread(target=self.scheduler.stderr.read, daemon=True).start()
+        for _ in range(workers):
+            self.add_worker()
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in [*self.workers, self.scheduler]:
+            process.kill()
+            process.wait(WAIT)
+        self.scheduler.stderr.close()
 
     def _start(self, program: str, *words: str, **options: object) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+            # How long a worker tries to fetch what it needs from one that has been killed.
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
+        }
         command = [sys.executable, "-m", f"distributed.cli.{program}", *words]
         return subprocess.Popen(
             command, env=environment, **{"stderr": subprocess.DEVNULL, **options}
@@ -84,22 +100,11 @@ class Processes:
         worker.send_signal(signal.SIGKILL)
         worker.wait(WAIT)
 
-    def close(self) -> None:
-        for process in [*self.workers, self.scheduler]:
-            process.kill()
-            process.wait(WAIT)
-        self.scheduler.stderr.close()
-
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
-    processes = Processes()
-    try:
-        for _ in range(2):
-            processes.add_worker()
+    with Processes(workers=2) as processes:
         yield processes
-    finally:
-        processes.close()
 
 
 @pytest.fixture
@@ -243,16 +248,14 @@ def test_a_closed_client_has_a_sentence(processes):
 
 
 def test_a_scheduler_killed_on_the_way_has_a_sentence():
-    processes = Processes()
-    try:
-        with distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client:
-            threading.Timer(1.5, processes.scheduler.kill).start()
-            with pytest.raises(
-                ClusterError, match=r"the scheduler at tcp://.* (is gone|has not answered)"
-            ):
-                list(DaskWorkers(client, patience=WAIT).map(torch.add, [(1, 2)]))
-    finally:
-        processes.close()
+    words = r"the scheduler at tcp://.* (is gone|has not answered)"
+    with (
+        Processes() as processes,
+        distributed.Client(processes.address, timeout=WAIT, set_as_default=False) as client,
+    ):
+        threading.Timer(0.5, processes.scheduler.kill).start()
+        with pytest.raises(ClusterError, match=words):
+            list(DaskWorkers(client, patience=WAIT).map(torch.add, [(1, 2)]))
 
 
 def refuse(value: int) -> int:
@@ -410,10 +413,10 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
     fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
     killing = Killing(client)
     samples = twosample._data.samples.as_samples(X, Y)
-    found = fitted._test(samples, Generators(0), Resources(fitted.spec.memory, workers=killing))
+    result = fitted._test(samples, Generators(0), Resources(fitted.spec.memory, workers=killing))
     assert seen["killed"] == 1
     assert seen["results"] > 100
-    same(found, expected)
+    same(result, expected)
     # One worker is left, and gives the same answer alone.
     same(deep_test().run(X, Y, rng=0, client=client), expected)
 

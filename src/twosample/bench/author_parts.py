@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -295,6 +294,8 @@ def _choose_width(features: FeatureMap, widths: Sequence[float], x: Tensor, y: T
 
     If no width has a finite statistic, the middle one is set.
     """
+    from scipy import stats  # here, since its import takes a second that other tests need not spend
+
     best = -math.inf
     chosen = widths[len(widths) // 2]
     for width in widths:
