@@ -93,8 +93,10 @@ def exponent(sizes, values):
     """
     if len(set(sizes)) < 2:
         return math.nan
-    x, y = [math.log(size) for size in sizes], [math.log(max(value, 1e-12)) for value in values]
-    x0, y0 = sum(x) / len(x), sum(y) / len(y)
+    x = [math.log(size) for size in sizes]
+    y = [math.log(max(value, 1e-12)) for value in values]
+    x0 = sum(x) / len(x)
+    y0 = sum(y) / len(y)
     return sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True)) / sum(
         (a - x0) ** 2 for a in x
     )
@@ -102,7 +104,8 @@ def exponent(sizes, values):
 
 def write_between(page, name, text):
     """Put `text` into the page between the two comments that name the script; the rest stays."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    begin = f"<!-- {name}: begin -->"
+    end = f"<!-- {name}: end -->"
     head, rest = page.read_text().split(begin)
     tail = rest.split(end)[1]
     page.write_text(f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}")

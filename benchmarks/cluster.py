@@ -83,9 +83,11 @@ def spent(pid):
 
 def timed(work):
     forget_peak()
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     result = work()
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    cpu = time.process_time() - cpu
+    wall = time.perf_counter() - wall
     measured = {"wall_seconds": round(wall, 2), "cpu_seconds": round(cpu, 2)}
     return result, measured | {"peak_mebibytes": round(peak_bytes() / 2**20)}
 
@@ -113,10 +115,8 @@ def killing(worker, seen):
 def run(n, count, kill):
     torch.set_num_threads(1)
     rng = np.random.default_rng(n)
-    train, held_out = (
-        datasets.hdgm(2000, dimension=DIMENSION, rng=rng),
-        datasets.hdgm(n, dimension=DIMENSION, rng=rng),
-    )
+    train = datasets.hdgm(2000, dimension=DIMENSION, rng=rng)
+    held_out = datasets.hdgm(n, dimension=DIMENSION, rng=rng)
     generator = torch.Generator().manual_seed(0)
     kernel = twosample.DeepKernel(twosample.MLP(DIMENSION, width=30, generator=generator))
     learning = twosample.Learning(twosample.PowerCriterion(), steps=STEPS)
@@ -124,7 +124,8 @@ def run(n, count, kill):
     alone, here = timed(lambda: fitted.test(*held_out, rng=1, progress=False))
     print(f"one machine: p = {alone.pvalue}, MMD^2 = {alone.statistic:.6g}, {here}", flush=True)
 
-    processes, seen = [], {}
+    processes = []
+    seen = {}
     try:
         scheduler, address = start_scheduler()
         processes.append(scheduler)
@@ -147,9 +148,10 @@ def run(n, count, kill):
         seen["killed"]["cpu_seconds"] = round(
             seen["killed"]["cpu_seconds"] - before[processes[1].pid], 2
         )
-    for pid, found in alive.items():
-        found["cpu_seconds"] = round(found["cpu_seconds"] - before[pid], 2)
-    null_here, null_there = alone.null_distribution, together.null_distribution
+    for pid, usage in alive.items():
+        usage["cpu_seconds"] = round(usage["cpu_seconds"] - before[pid], 2)
+    null_here = alone.null_distribution
+    null_there = together.null_distribution
     record = {
         "n": n,
         "workers": count,
@@ -175,6 +177,6 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--no-kill", action="store_true", help="let all workers live")
     options = parser.parse_args()
-    found = run(options.n, options.workers, not options.no_kill)
-    append(STORE, found)
-    print(json.dumps(found))
+    record = run(options.n, options.workers, not options.no_kill)
+    append(STORE, record)
+    print(json.dumps(record))

@@ -224,7 +224,8 @@ def limits(case: Case, runs: int) -> tuple[int, int]:
     """The numbers of rejections that an exact test stays within but for once in a million."""
     if not case.exact:
         return 0, runs
-    low, high = binom.ppf(5e-7, runs, ALPHA), binom.isf(5e-7, runs, ALPHA)
+    low = binom.ppf(5e-7, runs, ALPHA)
+    high = binom.isf(5e-7, runs, ALPHA)
     return (0 if case.ties else int(low)), int(high)
 
 
@@ -236,8 +237,8 @@ if __name__ == "__main__":
     failed = False
     for number, name in enumerate(names):
         low, high = limits(CASES[name], runs)
-        found = rejections(CASES[name], runs, seed=number)
-        failed |= not low <= found <= high
+        count = rejections(CASES[name], runs, seed=number)
+        failed |= not low <= count <= high
         allowed = f"{low} to {high}" if CASES[name].exact else "reported: asymptotic"
-        print(f"| {name} | {runs} | {found} | {found / runs:.3f} | {allowed} |", flush=True)
+        print(f"| {name} | {runs} | {count} | {count / runs:.3f} | {allowed} |", flush=True)
     sys.exit(failed)

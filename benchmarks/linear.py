@@ -54,9 +54,8 @@ DATA = {
 def by(fitted, estimate):
     """The same kernel with another statistic."""
     statistic, calibration = ESTIMATES[estimate]
-    return dataclasses.replace(
-        fitted, spec=dataclasses.replace(fitted.spec, statistic=statistic, calibration=calibration)
-    )
+    spec = dataclasses.replace(fitted.spec, statistic=statistic, calibration=calibration)
+    return dataclasses.replace(fitted, spec=spec)
 
 
 def power(trials, tests):
@@ -67,30 +66,29 @@ def power(trials, tests):
                 continue
             rng = np.random.default_rng([trial, len(data)])
             fitted = twosample.mmd_d().fit(*draw(rng), rng=trial, progress=False)
-            found = dict.fromkeys(ESTIMATES, 0)
+            rejections = dict.fromkeys(ESTIMATES, 0)
             for number in range(tests):
                 X, Y = draw(rng)
                 for estimate in ESTIMATES:
-                    found[estimate] += (
-                        by(fitted, estimate).test(X, Y, rng=number, progress=False).reject()
-                    )
-            append(
-                STORE, {"data": data, "trial": trial, "tests": tests, "rejections": found} | stamp()
-            )
+                    result = by(fitted, estimate).test(X, Y, rng=number, progress=False)
+                    rejections[estimate] += result.reject()
+            record = {"data": data, "trial": trial, "tests": tests, "rejections": rejections}
+            append(STORE, record | stamp())
 
 
 def one(estimate, n):
     """CPU seconds and memory of one test of n + n points, in this process."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    fitted = by(
-        twosample.mmd_d(steps=20).fit(*datasets.hdgm(2000, rng=rng), rng=0, progress=False),
-        estimate,
-    )
-    X, Y = (points.astype(np.float32) for points in datasets.hdgm(n, rng=rng))
+    train = datasets.hdgm(2000, rng=rng)
+    fitted = by(twosample.mmd_d(steps=20).fit(*train, rng=0, progress=False), estimate)
+    X, Y = datasets.hdgm(n, rng=rng)
+    X = X.astype(np.float32)
+    Y = Y.astype(np.float32)
     fitted.test(X[:2000], Y[:2000], rng=0)  # warm
     forget_peak()
-    before, began = peak_bytes(), time.process_time()
+    before = peak_bytes()
+    began = time.process_time()
     result = fitted.test(X, Y, rng=1, progress=False)
     seconds = time.process_time() - began
     return {
@@ -152,7 +150,7 @@ if __name__ == "__main__":
             for estimate in ("landmarks", "blocks"):
                 append(STORE, in_fresh_process(__file__, "one", estimate, n) | stamp())
     else:
-        found = table(read(STORE))
-        print(found)
+        text = table(read(STORE))
+        print(text)
         if options.write:
-            write_between(PAGE, "linear", found)
+            write_between(PAGE, "linear", text)

@@ -43,7 +43,10 @@ STORE = Path(__file__).parent / "results" / "peers.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PICTURES = PAGE.parent / "images"
 SIZES = (250, 500, 1000, 2000, 5000, 10_000, 20_000)
-DIMENSION, PERMUTATIONS, STEPS, BATCH = 10, 199, 300, 256
+DIMENSION = 10
+PERMUTATIONS = 199
+STEPS = 300
+BATCH = 256
 
 
 def data(n):
@@ -124,7 +127,8 @@ def textbook_learned():
 
     def run(x, y, sigma):
         generator = torch.Generator().manual_seed(0)
-        x, y = (torch.as_tensor(z, dtype=torch.float32) for z in (x, y))
+        x = torch.as_tensor(x, dtype=torch.float32)
+        y = torch.as_tensor(y, dtype=torch.float32)
         half = len(x) // 2
         kernel = DeepKernel(ResidualMLP())
         kernel.start(torch.cat([x[:half], y[:half]]), generator)
@@ -139,7 +143,8 @@ def textbook_learned():
             gram = kernel(held_out, held_out).fill_diagonal_(0)
 
             def mmd2(order):
-                a, b = order[:n], order[n:]
+                a = order[:n]
+                b = order[n:]
                 within = (gram[a][:, a].sum() + gram[b][:, b].sum()) / (n * (n - 1))
                 return float(within - 2 * gram[a][:, b].mean())
 
@@ -168,8 +173,8 @@ def dcor_energy():
     import dcor
 
     def run(x, y, sigma):
-        found = dcor.homogeneity.energy_test(x, y, num_resamples=PERMUTATIONS, random_state=0)
-        return found.statistic, found.pvalue
+        result = dcor.homogeneity.energy_test(x, y, num_resamples=PERMUTATIONS, random_state=0)
+        return result.statistic, result.pvalue
 
     return run
 
@@ -178,7 +183,8 @@ def alibi_mmd():
     from alibi_detect.cd import MMDDrift
 
     def run(x, y, sigma):
-        x, y = (z.astype(np.float32) for z in (x, y))
+        x = x.astype(np.float32)
+        y = y.astype(np.float32)
         test = MMDDrift(
             x,
             backend="pytorch",
@@ -186,8 +192,8 @@ def alibi_mmd():
             n_permutations=PERMUTATIONS,
             device="cpu",
         )
-        found = test.predict(y)["data"]
-        return found["distance"], found["p_val"]
+        result = test.predict(y)["data"]
+        return result["distance"], result["p_val"]
 
     return run
 
@@ -198,7 +204,8 @@ def alibi_learned():
     from torch import nn
 
     def run(x, y, sigma):
-        width, batch = 3 * DIMENSION, min(BATCH, len(x) // 2)
+        width = 3 * DIMENSION
+        batch = min(BATCH, len(x) // 2)
         layers = [part for _ in range(3) for part in (nn.Linear(width, width), nn.Softplus())][:-1]
         kernel = DeepKernel(
             nn.Sequential(nn.Linear(DIMENSION, width), nn.Softplus(), *layers), eps=0.1
@@ -214,8 +221,8 @@ def alibi_learned():
             batch_size_predict=512,  # its default of 32 is slower
             device="cpu",
         )
-        found = test.predict(y.astype(np.float32))["data"]
-        return found["distance"], found["p_val"]
+        result = test.predict(y.astype(np.float32))["data"]
+        return result["distance"], result["p_val"]
 
     return run
 
@@ -242,10 +249,11 @@ def torchdrift_mmd():
     from torchdrift.detectors.mmd import GaussianKernel, kernel_mmd
 
     def run(x, y, sigma):
-        x, y = (torch.as_tensor(z, dtype=torch.float32) for z in (x, y))
-        return tuple(
-            map(float, kernel_mmd(x, y, n_perm=PERMUTATIONS, kernel=GaussianKernel(sigma)))
-        )
+        x = torch.as_tensor(x, dtype=torch.float32)
+        y = torch.as_tensor(y, dtype=torch.float32)
+        kernel = GaussianKernel(sigma)
+        statistic, pvalue = kernel_mmd(x, y, n_perm=PERMUTATIONS, kernel=kernel)
+        return float(statistic), float(pvalue)
 
     return run
 
@@ -254,13 +262,12 @@ def goodpoints_mmd():
     from goodpoints.ctt import ctt
 
     def run(x, y, sigma):
-        found = ctt(
+        result = ctt(
             x, y, g=4, B=PERMUTATIONS, lam=math.sqrt(2) * sigma, null_seed=0, statistic_seed=1
         )
         # The values come back in another order; the observed one is among them.
-        return found.statistic_values, float(
-            (found.estimator_values >= found.statistic_values).mean()
-        )
+        as_large = result.estimator_values >= result.statistic_values
+        return result.statistic_values, float(as_large.mean())
 
     return run
 
@@ -271,7 +278,8 @@ def sklearn_classifier():
 
     def run(x, y, sigma):
         rng = np.random.default_rng(0)
-        points, labels = np.concatenate([x, y]), np.repeat([1, 0], [len(x), len(y)])
+        points = np.concatenate([x, y])
+        labels = np.repeat([1, 0], [len(x), len(y)])
         train = np.concatenate(
             [
                 rng.permutation(len(x))[: len(x) // 2],
@@ -281,11 +289,11 @@ def sklearn_classifier():
         test = np.setdiff1d(np.arange(len(points)), train)
         scaler = StandardScaler().fit(points)
         model = LogisticRegression().fit(scaler.transform(points[train]), labels[train])
-        guesses, truth = model.predict(scaler.transform(points[test])), labels[test]
+        guesses = model.predict(scaler.transform(points[test]))
+        truth = labels[test]
         observed = (guesses == truth).mean()
-        return observed, _pvalue(
-            observed, [(guesses == rng.permutation(truth)).mean() for _ in range(PERMUTATIONS)]
-        )
+        null = [(guesses == rng.permutation(truth)).mean() for _ in range(PERMUTATIONS)]
+        return observed, _pvalue(observed, null)
 
     return run
 
@@ -480,7 +488,9 @@ def one(key, n, once):
     test(*data(50))
     points = data(n)
     forget_peak()
-    resident, repeats, began = peak_bytes(), 0, cpu_seconds()
+    resident = peak_bytes()
+    repeats = 0
+    began = cpu_seconds()
     while repeats == 0 or (not once and cpu_seconds() - began < 0.5 and repeats < 10):
         statistic, pvalue = test(*points)
         repeats += 1
@@ -584,17 +594,17 @@ def run_peaks(keys, sizes, gibibytes, again):
     known = set() if again else {(r["peer"], r["n"]) for r in records if r.get("only_peak")}
     for (key, n), timed in sorted(measured(records).items(), key=lambda item: item[0][1]):
         if key in keys and n in sizes and "cpu_seconds" in timed and (key, n) not in known:
-            found = watched(key, n, 10 * timed["cpu_seconds"] + 60, gibibytes, peak=True)
+            outcome = watched(key, n, 10 * timed["cpu_seconds"] + 60, gibibytes, peak=True)
             names = ("test_mebibytes", "peak_mebibytes", "stopped")
             record = {
                 "peer": key,
                 "n": n,
                 "only_peak": True,
-                **{k: found[k] for k in names if k in found},
+                **{k: outcome[k] for k in names if k in outcome},
             }
             append(STORE, {**record, "date": time.strftime("%Y-%m-%d")})
             print(
-                f"n = {n:6} {PEERS[key].label:28} {found.get('test_mebibytes', 'stopped')} MiB",
+                f"n = {n:6} {PEERS[key].label:28} {outcome.get('test_mebibytes', 'stopped')} MiB",
                 flush=True,
             )
 
@@ -613,14 +623,14 @@ def run(keys, sizes, limit, gibibytes, again):
                 print(f"{key}: no environment; `peers.py install` makes it.")
                 over.add(key)
                 continue
-            found = expected(key, n, done, limit) or watched(key, n, limit, gibibytes)
-            done[key, n] = found
-            if "stopped" in found:
+            outcome = expected(key, n, done, limit) or watched(key, n, limit, gibibytes)
+            done[key, n] = outcome
+            if "stopped" in outcome:
                 over.add(key)
             record = {
                 "peer": key,
                 "n": n,
-                **found,
+                **outcome,
                 "limit": limit,
                 "gibibytes": gibibytes,
                 **stamped,
@@ -637,11 +647,11 @@ def measured(records):
     that.
     """
     known = [r for r in records if r.get("peer") in PEERS]
-    found = {(r["peer"], r["n"]): r for r in known if "only_peak" not in r}
+    last = {(r["peer"], r["n"]): r for r in known if "only_peak" not in r}
     peaks = {(r["peer"], r["n"]): r for r in known if "only_peak" in r and "stopped" not in r}
     names = ("test_mebibytes", "peak_mebibytes")
     return {
-        at: r | {name: peaks[at][name] for name in names if at in peaks} for at, r in found.items()
+        at: r | {name: peaks[at][name] for name in names if at in peaks} for at, r in last.items()
     }
 
 
@@ -667,17 +677,17 @@ def cell(record, ours):
 
 def table(records):
     """One table for each statistic, as Markdown, then what was installed and what was not."""
-    found = measured(records)
+    latest = measured(records)
     lines = []
     for group in dict.fromkeys(peer.group for peer in PEERS.values()):
         keys = [
             key
             for key, peer in PEERS.items()
-            if peer.group == group and any(k == key for k, _ in found)
+            if peer.group == group and any(k == key for k, _ in latest)
         ]
         if not keys:
             continue
-        sizes = sorted({n for key, n in found if key in keys})
+        sizes = sorted({n for key, n in latest if key in keys})
         lines += [f"**{group}**", ""]
         lines += [
             "| test | " + " | ".join(f"n = {n:,}" for n in sizes) + " | power of n | statistic |"
@@ -685,12 +695,12 @@ def table(records):
         lines += ["|---|" + "---|" * (len(sizes) + 2)]
         for key in keys:
             own = [
-                found[key, n]
+                latest[key, n]
                 for n in sizes
-                if n >= 1000 and "cpu_seconds" in found.get((key, n), {})
+                if n >= 1000 and "cpu_seconds" in latest.get((key, n), {})
             ]
             slope = exponent([r["n"] for r in own], [r["cpu_seconds"] for r in own])
-            cells = [cell(found.get((key, n)), found.get((keys[0], n))) for n in sizes]
+            cells = [cell(latest.get((key, n)), latest.get((keys[0], n))) for n in sizes]
             last = "" if math.isnan(slope) else f"{slope:.1f}"
             lines.append(
                 f"| {PEERS[key].label} | {' | '.join(cells)} | {last} | {PEERS[key].same} |"
@@ -704,16 +714,16 @@ def table(records):
         "frouros permutes in a second process, whose interpreter counts.",
         "",
     ]
-    lines += [*agreement(found), ""]
+    lines += [*agreement(latest), ""]
     installs = {r["install"]: r for r in records if "install" in r}
     good = [
         f"{name} {r['version']}" for name, r in installs.items() if r["ok"] and name not in NO_TEST
     ]
-    latest = max(found.values(), key=lambda r: r["date"])
+    newest = max(latest.values(), key=lambda r: r["date"])
     lines.append(
-        f"{latest['processor']}, one thread, {latest['date']}; twosample {latest['twosample']}, "
+        f"{newest['processor']}, one thread, {newest['date']}; twosample {newest['twosample']}, "
         "torch "
-        f"{latest['torch']}, scikit-learn {latest['scikit-learn']}, Python {latest['python']}; "
+        f"{newest['torch']}, scikit-learn {newest['scikit-learn']}, Python {newest['python']}; "
         f"{', '.join(good)}."
     )
     missing = [f"- {name}: {r['reason']}" for name, r in installs.items() if not r["ok"]]
@@ -724,7 +734,7 @@ def table(records):
     ]
     failed = {
         PEERS[key].label: r["reason"]
-        for (key, _), r in sorted(found.items())
+        for (key, _), r in sorted(latest.items())
         if r.get("stopped") == "error"
     }
     missing += [f"- {label} installs but does not run: {why}" for label, why in failed.items()]
@@ -741,16 +751,16 @@ def where_peaks_are(records):
     if first is None:
         return "measured in a run of its own"
     before = max((n for _, n in timed if n < first), default=None)
-    return "measured beside the time" + (
-        "" if before is None else f", up to n = {before:,} in a run of its own"
-    )
+    if before is None:
+        return "measured beside the time"
+    return f"measured beside the time, up to n = {before:,} in a run of its own"
 
 
-def agreement(found):
+def agreement(latest):
     """How the statistics and p-values of one pair of samples compare, at the smallest size: the
     same data for all.
     """
-    n = min(size for _, size in found)
+    n = min(size for _, size in latest)
     lines = [
         f"The same pair of samples, n = {n}:",
         "",
@@ -758,29 +768,21 @@ def agreement(found):
         "|---|---|---|---|",
     ]
     for key, peer in PEERS.items():
-        record = found.get((key, n), {})
+        record = latest.get((key, n), {})
         if peer.group in ("MMD", "energy") and "statistic" in record:
             value = record["statistic"]
-            ours = (
-                peer.in_our_units(value, n)
-                if peer.in_our_units
-                else value
-                if key.startswith("ours")
-                else None
-            )
-            ours = "" if ours is None else f"{ours:.3e}"
+            if peer.in_our_units:
+                ours = f"{peer.in_our_units(value, n):.3e}"
+            elif key.startswith("ours"):
+                ours = f"{value:.3e}"
+            else:
+                ours = ""
             lines.append(f"| {peer.label} | {value:.3e} | {ours} | {record['pvalue']:.2f} |")
     return lines
 
 
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-)  # Okabe and Ito: for all eyes
+# The colours of Okabe and Ito, which everybody can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
 
 
@@ -791,8 +793,8 @@ def plots(records):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = measured(records)
-    groups = list(dict.fromkeys(PEERS[key].group for key, _ in found))
+    latest = measured(records)
+    groups = list(dict.fromkeys(PEERS[key].group for key, _ in latest))
     for name, field, unit in (
         ("time", "cpu_seconds", "CPU seconds"),
         ("memory", "test_mebibytes", "peak MiB"),
@@ -803,7 +805,7 @@ def plots(records):
             for number, key in enumerate(key for key, peer in PEERS.items() if peer.group == group):
                 own = sorted(
                     (n, max(r[field], 0.5 if name == "memory" else 0))
-                    for (k, n), r in found.items()
+                    for (k, n), r in latest.items()
                     if k == key and field in r
                 )
                 if not own:
@@ -817,7 +819,7 @@ def plots(records):
                     markersize=5,
                     linewidth=3 if not number else 1.6,
                 )
-                if any(k == key and "stopped" in r for (k, _), r in found.items()):
+                if any(k == key and "stopped" in r for (k, _), r in latest.items()):
                     axis.plot(
                         n[-1], value[-1], "x", color="black", markersize=11, markeredgewidth=1.5
                     )
@@ -843,7 +845,7 @@ def label_ends(axis, ends):
     """Write the name of each line right of its end, moved apart where names would overlap."""
     from matplotlib.patheffects import withStroke
 
-    low, high = (math.log10(limit) for limit in axis.get_ylim())
+    low, high = np.log10(axis.get_ylim())
     gap = (high - low) / 17
     taken = []
     for n, value, label, colour in sorted(ends, key=lambda end: -end[1]):

@@ -27,8 +27,11 @@ PERMUTATIONS = 999
 def gather(gram, n, count, generator):
     for _ in range(count):
         order = torch.randperm(len(gram), generator=generator)
-        x, y = order[:n], order[n:]
-        k_xx, k_yy, k_xy = gram[x][:, x], gram[y][:, y], gram[x][:, y]
+        x = order[:n]
+        y = order[n:]
+        k_xx = gram[x][:, x]
+        k_yy = gram[y][:, y]
+        k_xy = gram[x][:, y]
         (
             (k_xx.sum() - k_xx.trace()) / (n * (n - 1))
             + (k_yy.sum() - k_yy.trace()) / (n * (n - 1))
@@ -62,7 +65,8 @@ def one(kind, n):
     kernel.eval().requires_grad_(False)
     pooled = samples.pooled()
     forget_peak()
-    before, began = peak_bytes(), time.process_time()
+    before = peak_bytes()
+    began = time.process_time()
     if kind == "bins":
         twosample.Permutation(PERMUTATIONS)(
             twosample.MMD(), kernel, samples, generator, memory=2**30
@@ -83,7 +87,7 @@ if __name__ == "__main__":
         print(json.dumps(one(sys.argv[1], int(sys.argv[2]))))
         sys.exit()
     n = 2000
-    found = {kind: in_fresh_process(__file__, kind, n) for kind in ("bins", "gather", "product")}
+    measured = {kind: in_fresh_process(__file__, kind, n) for kind in ("bins", "gather", "product")}
     print(f"{PERMUTATIONS} permutations at n = m = {n}:\n")
     print("| way | CPU s | ratio to ours | peak MiB |")
     print("|---|---|---|---|")
@@ -93,9 +97,9 @@ if __name__ == "__main__":
         "product": "(b) one product with the Gram matrix",
     }
     for kind, name in names.items():
-        r = found[kind]
+        r = measured[kind]
         print(
-            f"| {name} | {r['seconds']:.2f} | {r['seconds'] / found['bins']['seconds']:.1f} | "
+            f"| {name} | {r['seconds']:.2f} | {r['seconds'] / measured['bins']['seconds']:.1f} | "
             f"{r['mebibytes']:.0f} |"
         )
     large = in_fresh_process(__file__, "bins", 50_000)

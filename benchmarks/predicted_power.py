@@ -35,7 +35,8 @@ METHODS = ("mmd-d", "mmd-o")
 TRAIN = {"blob": 360, "hdgm": 2000}
 GRID = {"blob": (50, 100, 200, 300, 500), "hdgm": (250, 500, 1000, 2000, 3000)}
 CURVE = {"blob": range(20, 521, 20), "hdgm": range(100, 3101, 100)}
-HELD_OUT, TESTS = 100, 200
+HELD_OUT = 100
+TESTS = 200
 NAMES = {"blob": "Blob-D", "hdgm": "HDGM-D, 10 dimensions"}
 
 
@@ -106,15 +107,14 @@ def run():
     STORE.parent.mkdir(exist_ok=True)
     for name in TRAIN:
         for method in METHODS:
-            missing = [
-                n for n in (0, *GRID[name]) if (name, method, n) not in stored()
-            ]  # 0: the predictions
+            # A size of 0 stands for the predictions.
+            missing = [n for n in (0, *GRID[name]) if (name, method, n) not in stored()]
             fitted = fit(name, method) if missing else None
             for n in missing:
                 began = time.process_time()
-                found = observe(name, n, fitted) if n else predictions(name, method, fitted)
+                outcome = observe(name, n, fitted) if n else predictions(name, method, fitted)
                 seconds = round(time.process_time() - began, 1)
-                record = {"data": name, "method": method, "n": n, "cpu_seconds": seconds, **found}
+                record = {"data": name, "method": method, "n": n, "cpu_seconds": seconds, **outcome}
                 with STORE.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                     file.flush()
@@ -138,10 +138,10 @@ def table():
     ]
     everything = {"together": [], "sets": [], "inside": []}
 
-    def row(label, found):
-        together, sets, inside = (
-            np.concatenate(found[key]) for key in ("together", "sets", "inside")
-        )
+    def row(label, deviations):
+        together = np.concatenate(deviations["together"])
+        sets = np.concatenate(deviations["sets"])
+        inside = np.concatenate(deviations["inside"])
         errors.append(
             f"| {label} | {together.mean():.3f}, {together.max():.3f} | {sets.mean():.3f}, "
             f"{sets.max():.3f} "
@@ -152,7 +152,8 @@ def table():
         for method in METHODS:
             predicted = records[name, method, 0]
             rates = np.array([records[name, method, n]["rejections"] / TESTS for n in grid])
-            sets, together = np.array(predicted["sets"]), np.array(predicted["together"])
+            sets = np.array(predicted["sets"])
+            together = np.array(predicted["together"])
             ends = np.array(predicted["intervals"])  # (sets, n, 2)
             for k, n in enumerate(grid):
                 low, middle, high = np.quantile(sets[:, k], (0.1, 0.5, 0.9))
@@ -160,13 +161,13 @@ def table():
                     f"| {name} | {method} | {n} | {rates[k]:.3f} | {together[k]:.3f} "
                     f"| {middle:.2f} ({low:.2f} to {high:.2f}) |"
                 )
-            found = {
+            deviations = {
                 "together": [np.abs(together - rates)],
                 "sets": [np.abs(sets - rates).ravel()],
                 "inside": [((ends[..., 0] <= rates) & (rates <= ends[..., 1])).ravel()],
             }
-            row(f"{name} | {method}", found)
-            for key, values in found.items():
+            row(f"{name} | {method}", deviations)
+            for key, values in deviations.items():
                 everything[key] += values
     row("all | both", everything)
     return "\n".join([*lines, "", *errors])
@@ -178,16 +179,16 @@ def plot():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    blue, orange, grey = (
-        "#0072B2",
-        "#D55E00",
-        "#555555",
-    )  # of Okabe and Ito, told apart by everybody
+    # The first two are of Okabe and Ito, told apart by everybody.
+    blue = "#0072B2"
+    orange = "#D55E00"
+    grey = "#555555"
     records = stored()
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), sharey=True, constrained_layout=True)
     for row, name in zip(axes, GRID, strict=True):
         for axis, method in zip(row, METHODS, strict=True):
-            predicted, grid = records[name, method, 0], list(CURVE[name])
+            predicted = records[name, method, 0]
+            grid = list(CURVE[name])
             middle, low, high = np.array(predicted["first curve"]).T
             axis.fill_between(
                 grid,

@@ -40,10 +40,10 @@ class TheirFrequencies(author_parts.AsPublished):
 
     def learn(self, x, y, generator):
         """Choose the width; nothing is drawn."""
-        x, y = (self.units(points).double() for points in (x, y))
-        normal = np.random.RandomState(15).randn(
-            self.count, x.shape[1]
-        )  # the generator that they have
+        x = self.units(x).double()
+        y = self.units(y).double()
+        # The generator that they have, and its seed.
+        normal = np.random.RandomState(15).randn(self.count, x.shape[1])
         features = SmoothCharacteristic(torch.tensor(normal), 1.0).double()
         widths = SmoothCharacteristic(self.count)
         widths.start(torch.cat([x, y]), generator)
@@ -58,13 +58,14 @@ class TheirLocations(author_parts.AsPublished):
 
     def learn(self, x, y, generator):
         """Choose the width and ascend from there."""
-        x, y = (self.units(points).double() for points in (x, y))
-        fixed, drawn = np.random.RandomState(20), []
+        x = self.units(x).double()
+        y = self.units(y).double()
+        fixed = np.random.RandomState(20)
+        drawn = []
+        ridge = 1e-3 * np.eye(x.shape[1])
         for points, count in ((x, self.count // 2), (y, self.count - self.count // 2)):
-            values, vectors = np.linalg.eigh(
-                np.cov(points.numpy().T) + 1e-3 * np.eye(points.shape[1])
-            )
-            covariance = vectors @ np.diag(values**0.9) @ vectors.T + 1e-3 * np.eye(points.shape[1])
+            values, vectors = np.linalg.eigh(np.cov(points.numpy().T) + ridge)
+            covariance = vectors @ np.diag(values**0.9) @ vectors.T + ridge
             drawn.append(fixed.multivariate_normal(points.mean(0).numpy(), covariance, count))
         median = author_parts.median_bandwidth(torch.cat([x, y]), generator)
         kernel = Gaussian(median)
@@ -232,25 +233,24 @@ def run(name, count, tests):
         for number in range(count):
             if (name, setting.row, number) in there:
                 continue
-            streams = trials.seeded(cell, number)
-            train, draw = drawn(name, setting, streams.numpy("training set"))
+            generators = trials.seeded(cell, number)
+            train, draw = drawn(name, setting, generators.numpy("training set"))
             fitted = change(setting, *train).fit(
-                *train, rng=streams.numpy("fit"), device="cpu", progress=False
+                *train, rng=generators.numpy("fit"), device="cpu", progress=False
             )
             rejections = 0
             for k in range(tests):
-                X, Y = draw(streams.numpy(f"test set {k}"))
+                X, Y = draw(generators.numpy(f"test set {k}"))
                 if name.endswith("-on-training"):  # as the authors' script does by oversight
                     X, Y = train
                 if name in OVERLAP:
-                    X, Y = (
-                        train[0] if k == number - 1 else X,
-                        train[1] if number > 1 and k == number - 2 else Y,
-                    )
-                result = fitted.test(X, Y, rng=streams.numpy(f"permutations {k}"), progress=False)
-                rejections += result.reject(
-                    6 / 101 if name.endswith("-their-test") else ALPHA
-                )  # up to 5 of 100 above
+                    X = train[0] if k == number - 1 else X
+                    Y = train[1] if number > 1 and k == number - 2 else Y
+                rng = generators.numpy(f"permutations {k}")
+                result = fitted.test(X, Y, rng=rng, progress=False)
+                # Their rule rejects with up to 5 of 100 permutations above.
+                level = 6 / 101 if name.endswith("-their-test") else ALPHA
+                rejections += result.reject(level)
             record = {
                 "probe": name,
                 "setting": setting.row,
@@ -265,9 +265,9 @@ def run(name, count, tests):
 
 def read():
     """What is there."""
-    return (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
+    if not RESULTS.exists():
+        return []
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()]
 
 
 def table():
@@ -278,22 +278,21 @@ def table():
     ]
     for name, (shown, rows, method, _) in PROBES.items():
         for row in rows:
-            found = [
+            own = [
                 record for record in read() if (record["probe"], record["setting"]) == (name, row)
             ]
-            if not found:
+            if not own:
                 continue
-            rates = [record["rejections"] / record["tests"] for record in found]
-            tests, rejections = (
-                sum(record[key] for record in found) for key in ("tests", "rejections")
-            )
+            rates = [record["rejections"] / record["tests"] for record in own]
+            tests = sum(record["tests"] for record in own)
+            rejections = sum(record["rejections"] for record in own)
             error = standard_error(rates, rejections, tests)
             published = experiment(shown).expected(row, method)
             cells = (
                 name,
                 row,
                 method,
-                f"{len(found)} x {found[0]['tests']}",
+                f"{len(own)} x {own[0]['tests']}",
                 f"{np.mean(rates):.3f} ± {error:.3f}",
             )
             printed = "" if published.error is None else f" ± {published.error:.3f}"

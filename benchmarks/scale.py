@@ -71,7 +71,8 @@ def roofline(rows, widths, *, seconds=2.0):
 
     def timed(*works):
         """CPU seconds of one tile; a first round warms up."""
-        count, spent = 0, 0.0
+        count = 0
+        spent = 0.0
         while spent < seconds / 3:
             began = time.process_time()
             for a in sides:
@@ -83,7 +84,8 @@ def roofline(rows, widths, *, seconds=2.0):
         return spent / (count - len(sides) ** 2)
 
     # Products first in every round: what is exponentiated is always fresh.
-    product, both = timed(products), timed(products, exponentials)
+    product = timed(products)
+    both = timed(products, exponentials)
     whole = timed(products, exponentials, multiply)
     flops = sum(2 * rows**2 * (width + 2) for width in widths)
     return {
@@ -103,7 +105,8 @@ def one(n):
     """Fit and test at n = m in this process."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(n)
-    train, held_out = (datasets.hdgm(n, dimension=DIMENSION, rng=rng) for _ in range(2))
+    train = datasets.hdgm(n, dimension=DIMENSION, rng=rng)
+    held_out = datasets.hdgm(n, dimension=DIMENSION, rng=rng)
     began = time.process_time()
     fitted = twosample.mmd_d().fit(*train, rng=0)
     training = time.process_time() - began
@@ -113,9 +116,12 @@ def one(n):
         widths = [part.shape[1] for part in fitted.representation.embed(torch.zeros(2, DIMENSION))]
     before = roofline(rows, widths)
     forget_peak()
-    resident, cpu, wall = peak_bytes(), time.process_time(), time.perf_counter()
+    resident = peak_bytes()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     result = fitted.test(*held_out, rng=1, progress=False)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    cpu = time.process_time() - cpu
+    wall = time.perf_counter() - wall
     peak = peak_bytes()
     after = roofline(rows, widths)
     arithmetic = (before["value"] + after["value"]) / 2 * values_needed(2 * n, rows)
@@ -140,9 +146,9 @@ def one(n):
 def run(sizes):
     print(HEAD, flush=True)
     for n in sizes:
-        found = in_fresh_process(__file__, "one", n) | stamp()
-        append(STORE, found)
-        print(line(found), flush=True)
+        record = in_fresh_process(__file__, "one", n) | stamp()
+        append(STORE, record)
+        print(line(record), flush=True)
 
 
 HEAD = (
@@ -163,13 +169,14 @@ def line(r):
 
 def table(records):
     """The last line of every size, as Markdown, and what follows from them."""
-    last = [found for _, found in sorted({r["n"]: r for r in records}.items())]
+    last = [record for _, record in sorted({r["n"]: r for r in records}.items())]
     n = [r["n"] for r in last]
     slopes = {
         key: exponent(n, [r[key] for r in last])
         for key in ("cpu_seconds", "roofline_seconds", "training_seconds", "peak_mebibytes")
     }
-    first, final = last[0], last[-1]
+    first = last[0]
+    final = last[-1]
     return "\n".join(
         [
             HEAD,
@@ -209,7 +216,7 @@ if __name__ == "__main__":
         if options.command == "run":
             run(options.sizes)
             print()
-        found = table(read(STORE))
-        print(found)
+        text = table(read(STORE))
+        print(text)
         if options.write:
-            write_between(PAGE, "scale", found)
+            write_between(PAGE, "scale", text)

@@ -34,16 +34,13 @@ def ratios(quick):
     """Name and function of every ratio, each function one measurement of it."""
 
     def step(setting):
-        textbook, tiled = (
-            in_fresh_process(training_step.__file__, kind, *setting)
-            for kind in ("textbook", "tiled")
-        )
+        textbook = in_fresh_process(training_step.__file__, "textbook", *setting)
+        tiled = in_fresh_process(training_step.__file__, "tiled", *setting)
         return textbook["seconds"] / tiled["seconds"]
 
     def permutations(kind, n):
-        other, ours = (
-            in_fresh_process(permutation_test.__file__, way, n) for way in (kind, "bins")
-        )
+        other = in_fresh_process(permutation_test.__file__, kind, n)
+        ours = in_fresh_process(permutation_test.__file__, "bins", n)
         return other["seconds"] / ours["seconds"]
 
     for setting in training_step.SETTINGS[: 1 if quick else None]:

@@ -172,7 +172,8 @@ def textbook_step_seconds(name, steps):
     kernel = paper_kernel(setting, unit(setting, X, Y))
     kernel.start(scaled.pooled(), generator)
     optimiser = torch.optim.Adam(kernel.parameters(), lr=setting.rate)
-    x, y = scaled.x[: setting.batch], scaled.y[: setting.batch]
+    x = scaled.x[: setting.batch]
+    y = scaled.y[: setting.batch]
 
     def step():
         optimiser.zero_grad()
@@ -220,21 +221,24 @@ def table(records):
     ]
     ratios = []
     for name, setting in SETTINGS.items():
-        found = {recipe: of(records, name, recipe) for recipe in ("paper", "default")}
+        by_recipe = {recipe: of(records, name, recipe) for recipe in ("paper", "default")}
         step = [
             r["step_cpu_seconds"]
             for r in records
             if r["setting"] == name and "step_cpu_seconds" in r
         ]
-        if not all(found.values()) or not step:
+        if not all(by_recipe.values()) or not step:
             continue
-        ours, textbook = seconds(found["default"]), step[-1] * setting.steps
+        ours = seconds(by_recipe["default"])
+        textbook = step[-1] * setting.steps
         ratios.append((textbook / ours, setting.larger))
-        counts = list(dict.fromkeys(f"{len(own)} x {own[0]['tests']}" for own in found.values()))
+        counts = list(
+            dict.fromkeys(f"{len(own)} x {own[0]['tests']}" for own in by_recipe.values())
+        )
         lines.append(
-            f"| {name} | {', '.join(counts)} | {shown(found['paper'])} | {shown(found['default'])} "
+            f"| {name} | {', '.join(counts)} | {shown(by_recipe['paper'])} | {shown(by_recipe['default'])} "
             "| "
-            f"{difference(found['paper'], found['default']):+.1f} | {textbook:.0f} | {ours:.1f} | "
+            f"{difference(by_recipe['paper'], by_recipe['default']):+.1f} | {textbook:.0f} | {ours:.1f} | "
             f"{textbook / ours:.0f} |"
         )
     larger = [ratio for ratio, is_larger in ratios if is_larger]
@@ -251,7 +255,8 @@ def table(records):
         "|---|---|---|---|---|",
     ]
     for name in SETTINGS:
-        ours, classifier = of(records, name, "default"), of(records, name, "c2st-l")
+        ours = of(records, name, "default")
+        classifier = of(records, name, "c2st-l")
         if ours and classifier:
             lines.append(
                 f"| {name} | {seconds(ours):.1f} | {seconds(classifier):.1f} | {shown(ours)} | "
@@ -280,7 +285,8 @@ def power(records):
     0 or 1.
     """
     rates = [r["rejections"] / r["tests"] for r in records]
-    rejections, tests = (sum(r[key] for r in records) for key in ("rejections", "tests"))
+    rejections = sum(r["rejections"] for r in records)
+    tests = sum(r["tests"] for r in records)
     share = (rejections + 1) / (tests + 2)
     over_trials = np.std(rates, ddof=1) / len(rates) ** 0.5 if len(rates) > 1 else 0.0
     return float(np.mean(rates)), float(max(over_trials, math.sqrt(share * (1 - share) / tests)))
@@ -288,7 +294,8 @@ def power(records):
 
 def difference(textbook, ours):
     """Of the powers, in standard errors of the difference."""
-    (a, error_a), (b, error_b) = power(textbook), power(ours)
+    (a, error_a) = power(textbook)
+    (b, error_b) = power(ours)
     return (b - a) / math.hypot(error_a, error_b)
 
 
@@ -317,7 +324,7 @@ if __name__ == "__main__":
             seconds = textbook_step_seconds(name, options.steps)
             keep({"setting": name, "steps": options.steps, "step_cpu_seconds": round(seconds, 5)})
     else:
-        found = table(stored())
-        print(found)
+        text = table(stored())
+        print(text)
         if options.write:
-            write_between(PAGE, "time to power", found)
+            write_between(PAGE, "time to power", text)

@@ -15,7 +15,8 @@ import numpy as np
 
 from twosample.errors import InputWarning, TrainingWarning, TwoSampleError
 
-ACCEPTED, REFUSED = "accepted", "refused"
+ACCEPTED = "accepted"
+REFUSED = "refused"
 """The two ways in which a case may end: with the right answer, or with a sentence."""
 
 

@@ -110,7 +110,8 @@ def _good_files() -> dict[str, bytes]:
     """Small files that are right, by name: two samples that differ and one like the first, in
     several formats.
     """
-    rng, made = np.random.default_rng(1), {}
+    rng = np.random.default_rng(1)
+    made = {}
     for name, shift in (("good", 0.0), ("again", 0.0), ("other", 3.0)):
         table = pl.DataFrame(
             {
@@ -174,7 +175,8 @@ class Door:
 
     def _words(self, path: tuple[str, ...], bad: str, rng: Rng) -> list[str]:
         """A command with operands and some of its options."""
-        command, words = self.commands[path], list(path)
+        command = self.commands[path]
+        words = list(path)
         options = [each for each in command.params if each.param_type_name == "option"]
         for each in command.params:
             if each.param_type_name == "argument":
@@ -315,7 +317,8 @@ def _commands(command: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], Any]
 
 def _shaken(words: list[str], rng: Rng) -> list[str]:
     """One word missing, twice, elsewhere or another one."""
-    place, changed = int(rng.integers(len(words))), list(words)
+    place = int(rng.integers(len(words)))
+    changed = list(words)
     how = int(rng.integers(4))
     if how == 0:
         del changed[place]
@@ -333,12 +336,13 @@ def check_answer(shown: str, words: list[str]) -> None:
     if "--help" in words or "--version" in words or words[:1] not in (["test"], ["apply"]):
         return
     if "--json" not in words:
-        found = re.search(r"p = ([0-9.e-]+)", shown)
-        check(found is not None and 0 <= float(found[1]) <= 1, f"no p-value: {shown[:200]!r}")
+        match = re.search(r"p = ([0-9.e-]+)", shown)
+        check(match is not None and 0 <= float(match[1]) <= 1, f"no p-value: {shown[:200]!r}")
         return
     record = json.loads(shown, parse_constant=lambda name: check(False, f"{name} is no JSON"))
     check(0 < record["pvalue"] <= 1, f"p = {record['pvalue']}")
-    files, rest = words[1:3], words[3:]
+    files = words[1:3]
+    rest = words[3:]
     options = dict(zip(rest[::2], rest[1::2], strict=False)) if len(rest) % 2 == 0 else {}
     rest = [word for word in rest if word != "--json"]
     options = dict(zip(rest[::2], rest[1::2], strict=False))
@@ -353,7 +357,8 @@ def check_answer(shown: str, words: list[str]) -> None:
 
 def check_same(record: dict[str, Any], data: list[Any], options: dict[str, str]) -> None:
     """The command line and the library say the same."""
-    permutations, seed = int(options["--permutations"]), int(options["--seed"])
+    permutations = int(options["--permutations"])
+    seed = int(options["--seed"])
     with __import__("warnings").catch_warnings():
         __import__("warnings").simplefilter("ignore")
         result = twosample.two_sample_test(

@@ -99,8 +99,8 @@ def _saved(fitted: twosample.FittedTest, data: tuple[Any, Any]) -> Saved:
 
 def header_of(content: bytes) -> dict[str, Any]:
     """The JSON header of a safetensors file."""
-    found: dict[str, Any] = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return found
+    header: dict[str, Any] = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return header
 
 
 def signed(content: bytes) -> bytes:
@@ -136,7 +136,8 @@ class Door:
     def _damaged(self, seed: Saved, rng: Rng) -> tuple[str, bytes]:
         content = seed.content
         if rng.random() < 0.3:  # digits of the header
-            altered, end = bytearray(content), 8 + int.from_bytes(content[:8], "little")
+            altered = bytearray(content)
+            end = 8 + int.from_bytes(content[:8], "little")
             digits = [place for place in range(8, end) if chr(content[place]).isdigit()]
             for place in rng.choice(digits, 2):
                 altered[place] = ord(str(rng.integers(10)))
@@ -161,7 +162,8 @@ class Door:
     def _lies(self, seed: Saved, rng: Rng) -> tuple[str, bytes]:
         """A header of safetensors that does not tell what follows it, with the right checksum."""
         content = _file(seed.tensors, json.dumps(seed.header))
-        header, body = header_of(content), content[8 + int.from_bytes(content[:8], "little") :]
+        header = header_of(content)
+        body = content[8 + int.from_bytes(content[:8], "little") :]
         metadata = header.pop("__metadata__")
         name = pick(rng, list(header))
         odd: list[Any] = [
@@ -212,7 +214,8 @@ class Door:
 
     def judge(self, case: Case) -> str:
         """Load it, test with it, and compare if it says what was saved."""
-        seed, content = self.seeds[case.data], case.files[NAME]
+        seed = self.seeds[case.data]
+        content = case.files[NAME]
         try:
             with only_our_warnings():
                 fitted = twosample.load(NAME)
@@ -238,10 +241,8 @@ class Door:
 
     @staticmethod
     def _same(seed: Saved, content: bytes) -> bool:
-        header, tensors = (
-            json.loads(header_of(content)["__metadata__"]["twosample"]),
-            tensors_of(content),
-        )
+        header = json.loads(header_of(content)["__metadata__"]["twosample"])
+        tensors = tensors_of(content)
         alike = [
             torch.equal(tensors[name], each)
             for name, each in seed.tensors.items()
@@ -270,7 +271,8 @@ def _crossed(one: Any, other: Any, rng: Rng) -> Any:
 
 def altered_tensors(tensors: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
     """The tensors with one of them changed, missing or there twice, or two of them exchanged."""
-    one, other = (pick(rng, list(tensors)) for _ in range(2))
+    one = pick(rng, list(tensors))
+    other = pick(rng, list(tensors))
     tensor = tensors[one]
     flat = torch.cat([tensor.reshape(-1), tensor.reshape(-1)])
     changed = [

@@ -83,7 +83,8 @@ class Door:
         how, content = formats.altered(ending, seed, rng)
         if ending == ".db":
             if rng.random() < 0.5:
-                how, content = "query", seed
+                how = "query"
+                content = seed
             return Case(f"db: {how}", {"case.db": content}, f"case.db::{pick(rng, QUERIES)}")
         if ending == ".png":
             names = [f"case/{number}.png" for number in range(3)]
@@ -92,17 +93,19 @@ class Door:
             ]
             return Case(f"folder: {how}", dict(zip(names, [content, *others], strict=True)), "case")
         if rng.random() < 0.02:
-            how, ending = "misnamed", pick(rng, list(ORACLES))
+            how = "misnamed"
+            ending = pick(rng, list(ORACLES))
         return Case(f"{ending[1:]}: {how}", {f"case{ending}": content}, f"case{ending}")
 
     def judge(self, case: Case) -> str:
         """Read it, and compare with what another reader finds."""
         name, _, query = case.data.partition("::")
-        path, before = Path(name), {file: Path(file).read_bytes() for file in case.files}
+        path = Path(name)
+        before = {file: Path(file).read_bytes() for file in case.files}
         try:
             with only_our_warnings():
                 check_typed(case.data)  # by a child process, as the command line does
-                found = read(case.data)
+                sample = read(case.data)
         except InputError as error:
             check_sentence(str(error), name)
             if parted(name):
@@ -116,12 +119,12 @@ class Door:
             made = [file.unlink() for file in Path().glob("made*")]
             check(not made, "reading has made a file")
         if path.is_dir():
-            oracles.agrees_with_pillow(found, path)
+            oracles.agrees_with_pillow(sample, path)
         elif path.suffix == ".db":
-            oracles.agrees_with_sqlite(found, path, query)
+            oracles.agrees_with_sqlite(sample, path, query)
         else:
-            ORACLES[name.removeprefix("case")](found, path)
+            ORACLES[name.removeprefix("case")](sample, path)
         if parted(name):
-            oracles.agrees_in_parts(found, case.data)
-        oracles.check_samples(found)
+            oracles.agrees_in_parts(sample, case.data)
+        oracles.check_samples(sample)
         return ACCEPTED

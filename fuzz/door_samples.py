@@ -99,7 +99,8 @@ def others(rng: Rng) -> Column:
         lambda: float,
         lambda: ...,
     ]
-    one, other = pick(rng, made), pick(rng, [*made, lambda: 1.5, lambda: "a"])
+    one = pick(rng, made)
+    other = pick(rng, [*made, lambda: 1.5, lambda: "a"])
     return [one() if rng.random() < 0.7 else other() for _ in range(ROWS)]
 
 
@@ -536,7 +537,8 @@ class Door:
             len(values) == len(samples.schema.columns),
             f"{len(samples.schema.columns)} columns of {len(values)}",
         )
-        encoded, start = samples.x.T.tolist(), 0
+        encoded = samples.x.T.tolist()
+        start = 0
         for column, held in zip(samples.schema.columns, values, strict=True):
             if column.kind != "category":
                 right = all(

@@ -117,12 +117,14 @@ def _pictures() -> list[bytes]:
     ]
 
 
+def _first_lines(path: Path) -> str:
+    return "".join(path.read_text().splitlines(keepends=True)[:9])
+
+
 def seeds() -> dict[str, list[bytes]]:
     """The files that are right, from several writers."""
-    orders, blobs = (
-        "".join((DEMO / name).read_text().splitlines(keepends=True)[:9])
-        for name in ("orders_last_month.csv", "blob_p.csv")
-    )
+    orders = _first_lines(DEMO / "orders_last_month.csv")
+    blobs = _first_lines(DEMO / "blob_p.csv")
     tables = [orders.encode(), blobs.encode(), TABLE.write_csv().encode()]
     tabs = [orders.replace(",", "\t").encode(), TABLE.write_csv(separator="\t").encode()]
     rows = [TABLE.write_ndjson().encode(), pl.read_csv(orders.encode()).write_ndjson().encode()]
@@ -167,7 +169,8 @@ def altered_lines(content: bytes, rng: Rng) -> bytes:
     lines = content.decode().splitlines()
     odd = [*ODD, *FIELDS]
     for _ in range(int(rng.integers(1, 4))):
-        place, how = int(rng.integers(len(lines))), int(rng.integers(10))
+        place = int(rng.integers(len(lines)))
+        how = int(rng.integers(10))
         if how == 0:
             lines.insert(
                 place,
@@ -176,7 +179,8 @@ def altered_lines(content: bytes, rng: Rng) -> bytes:
         elif how == 1:
             lines.insert(place, deep_json(int(pick(rng, [20, 900, 20_000])), rng))
         elif how == 2:
-            name, value = pick(rng, FIELDS), pick(rng, odd)
+            name = pick(rng, FIELDS)
+            value = pick(rng, odd)
             lines = [_with(line, name, value) for line in lines]
         else:
             with suppress(ValueError, RecursionError):
@@ -305,7 +309,8 @@ _PACKINGS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfil
 
 def npz_with_lies(rng: Rng) -> bytes:
     """A zip archive whose members are odd: names, kinds, sizes, a bomb of some megabytes."""
-    good, stream = written(lambda stream: np.save(stream, np.arange(6.0))), io.BytesIO()
+    good = written(lambda stream: np.save(stream, np.arange(6.0)))
+    stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", pick(rng, _PACKINGS)) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a name that is there already
         for _ in range(int(rng.integers(0, 3))):
@@ -331,8 +336,8 @@ def png_with_lies(seed: bytes, rng: Rng) -> bytes:
     """A picture that says it is of another size."""
     if not seed.startswith(b"\x89PNG"):
         return altered_bytes(seed, rng)
-    width, height = (
-        int(pick(rng, [0, 1, 8, 9, 10_000, 60_000, 2**31 - 1, 2**32 - 1])) for _ in range(2)
-    )
+    sizes = [0, 1, 8, 9, 10_000, 60_000, 2**31 - 1, 2**32 - 1]
+    width = int(pick(rng, sizes))
+    height = int(pick(rng, sizes))
     start = seed[:12] + b"IHDR" + struct.pack(">II", width, height) + seed[24:29]
     return start + struct.pack(">I", zlib.crc32(start[12:])) + seed[33:]

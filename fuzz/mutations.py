@@ -60,7 +60,8 @@ def _flip(content: bytes, rng: Rng) -> bytes:
 
 
 def _overwrite(content: bytes, rng: Rng) -> bytes:
-    altered, start = bytearray(content), place(rng, len(content))
+    altered = bytearray(content)
+    start = place(rng, len(content))
     width = int(pick(rng, [1, 2, 4, 8]))
     number = int(pick(rng, NUMBERS)) % 256**width
     altered[start : start + width] = number.to_bytes(width, str(pick(rng, ["little", "big"])))  # type: ignore[arg-type]
@@ -131,10 +132,8 @@ def _field(rows: list[list[str]], rng: Rng, separator: str) -> None:
 
 def _column(rows: list[list[str]], rng: Rng, separator: str) -> None:
     """A whole column of odd values, below its name."""
-    column, kinds = (
-        int(rng.integers(max(1, len(rows[0])))),
-        [pick(rng, FIELDS) for _ in range(int(rng.integers(1, 4)))],
-    )
+    column = int(rng.integers(max(1, len(rows[0]))))
+    kinds = [pick(rng, FIELDS) for _ in range(int(rng.integers(1, 4)))]
     for row in rows[1:]:
         if column < len(row):
             row[column] = pick(rng, kinds)
@@ -221,7 +220,8 @@ ODD: list[Any] = [
 def altered_tree(value: Any, rng: Rng, odd: Sequence[Any] = ODD) -> Any:
     """A JSON tree with one change somewhere."""
     if isinstance(value, dict) and value and rng.random() < 0.93:
-        key, how = pick(rng, list(value)), int(rng.integers(20))
+        key = pick(rng, list(value))
+        how = int(rng.integers(20))
         if how == 0:
             return {name: each for name, each in value.items() if name != key}
         if how == 1:
@@ -230,7 +230,8 @@ def altered_tree(value: Any, rng: Rng, odd: Sequence[Any] = ODD) -> Any:
             return value | {key: value[pick(rng, list(value))]}
         return value | {key: altered_tree(value[key], rng, odd)}
     if isinstance(value, list) and value and rng.random() < 0.85:
-        where, how = int(rng.integers(len(value))), int(rng.integers(12))
+        where = int(rng.integers(len(value)))
+        how = int(rng.integers(12))
         if how == 0:
             return value[:where] + value[where + 1 :]
         if how == 1:

@@ -35,22 +35,22 @@ def content_of(path: Path) -> bytes:
     return gzip.decompress(content) if path.suffix == ".gz" else content
 
 
-def agrees_with_csv(found: pl.DataFrame, path: Path) -> None:
+def agrees_with_csv(table: pl.DataFrame, path: Path) -> None:
     """Every cell is what Python's own reader has there."""
     separator = "\t" if ".tsv" in path.name else ","
     text = content_of(path).decode("utf-8-sig")
     text = text if "\n" in text else text.replace("\r", "\n")  # as old Macs end lines
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
-    header, *body = (row for row in rows if row)
+    header, *body = [row for row in rows if row]
     check(
-        found.columns == [name.strip() for name in header], f"columns {found.columns}, not {header}"
+        table.columns == [name.strip() for name in header], f"columns {table.columns}, not {header}"
     )
     if len(header) == 1:  # a blank line may be a row whose value is missing
-        check(len(body) <= found.height <= len(rows), f"{found.height} rows, not {len(body)}")
+        check(len(body) <= table.height <= len(rows), f"{table.height} rows, not {len(body)}")
         return
-    check(found.height == len(body), f"{found.height} rows, not {len(body)}")
-    for column, name in enumerate(found.columns):
-        for number, (value, row) in enumerate(zip(found[name].to_list(), body, strict=True)):
+    check(table.height == len(body), f"{table.height} rows, not {len(body)}")
+    for column, name in enumerate(table.columns):
+        for number, (value, row) in enumerate(zip(table[name].to_list(), body, strict=True)):
             check(len(row) == len(header), f"row {number} has {len(row)} fields")
             check(
                 same(value, row[column]),
@@ -79,37 +79,37 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def agrees_with_json(found: pl.DataFrame, path: Path) -> None:
+def agrees_with_json(table: pl.DataFrame, path: Path) -> None:
     """Every value is what Python's own reader has there."""
     rows = [json.loads(line) for line in io.BytesIO(content_of(path)) if line.strip()]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    check(found.columns == names, f"columns {found.columns}, not {names}")
-    check_rows(found, [[row.get(name) for name in names] for row in rows])
+    check(table.columns == names, f"columns {table.columns}, not {names}")
+    check_rows(table, [[row.get(name) for name in names] for row in rows])
 
 
-def agrees_with_sqlite(found: pl.DataFrame, path: Path, query: str) -> None:
+def agrees_with_sqlite(table: pl.DataFrame, path: Path, query: str) -> None:
     """Every value is what SQLite gives."""
     with sqlite3.connect(path) as database:
         rows = database.execute(f"SELECT * FROM {query}" if " " not in query else query).fetchall()
-    check_rows(found, [list(row) for row in rows])
+    check_rows(table, [list(row) for row in rows])
 
 
-def check_rows(found: pl.DataFrame, rows: list[list[Any]]) -> None:
+def check_rows(table: pl.DataFrame, rows: list[list[Any]]) -> None:
     """The rows of a table are these; whole numbers may have become floats."""
-    check(found.height == len(rows), f"{found.height} rows, not {len(rows)}")
-    for number, (one, other) in enumerate(zip(found.rows(), rows, strict=True)):
+    check(table.height == len(rows), f"{table.height} rows, not {len(rows)}")
+    for number, (one, other) in enumerate(zip(table.rows(), rows, strict=True)):
         for value, expected in zip(one, other, strict=True):
             as_float = isinstance(value, float) and type(expected) is int
             right = equal(value, float(expected) if as_float else expected)
             check(right, f"row {number}: {value!r}, not {expected!r}")
 
 
-def agrees_with_pyarrow(found: pl.DataFrame, path: Path) -> None:
+def agrees_with_pyarrow(table: pl.DataFrame, path: Path) -> None:
     """The same numbers, where pyarrow can read it too; and in parts as in one piece."""
     if path.suffix == ".parquet":
         parts = [part.read() for part in parquet_parts(path)]
         check(
-            not parts or pl.concat(parts).equals(found, null_equal=True),
+            not parts or pl.concat(parts).equals(table, null_equal=True),
             "in parts it is something else",
         )
     try:
@@ -117,9 +117,10 @@ def agrees_with_pyarrow(found: pl.DataFrame, path: Path) -> None:
         other.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return  # it is stricter: it knows checks of text and of offsets that polars does not make
-    check(found.columns == other.column_names, f"columns {found.columns}, not {other.column_names}")
-    for name in found.columns:
-        ours, theirs = found[name].to_list(), other.column(name).to_pylist()
+    check(table.columns == other.column_names, f"columns {table.columns}, not {other.column_names}")
+    for name in table.columns:
+        ours = table[name].to_list()
+        theirs = other.column(name).to_pylist()
         check(repr(ours) == repr(theirs), f"column {name!r}: {ours!r}, not {theirs!r}"[:500])
 
 
@@ -130,24 +131,23 @@ def read_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
-def agrees_with_numpy(found: np.ndarray, path: Path) -> None:
+def agrees_with_numpy(array: np.ndarray, path: Path) -> None:
     """The same array as by `numpy.load`; an NPY file in parts as in one piece."""
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
-            check(_alike(found, archive[archive.files[0]]), "another array")
+            check(_alike(array, archive[archive.files[0]]), "another array")
         return
-    check(_alike(found, np.load(path, allow_pickle=False)), "another array")
-    if not found.ndim or not found.nbytes:
+    check(_alike(array, np.load(path, allow_pickle=False)), "another array")
+    if not array.ndim or not array.nbytes:
         return
     try:
         parts = npy_parts(path)
     except InputError as error:
         check_sentence(str(error), path.name)
         return
-    whole = np.concatenate([part.read() for part in parts]).astype(
-        found.dtype
-    )  # in the order of bytes of the file
-    check(_alike(found, whole), "in parts it is something else")
+    # Parts are in the order of bytes of this machine, the file may be in another.
+    whole = np.concatenate([part.read() for part in parts]).astype(array.dtype)
+    check(_alike(array, whole), "in parts it is something else")
 
 
 def in_parts(data: str) -> list[Any] | None:
@@ -160,22 +160,22 @@ def in_parts(data: str) -> list[Any] | None:
         return None
 
 
-def agrees_in_parts(found: Any, data: str) -> None:
+def agrees_in_parts(sample: Any, data: str) -> None:
     """In parts it is what it is in one piece; only what has no rows may be refused."""
     parts = in_parts(data)
-    rows = 0 if isinstance(found, np.ndarray) and not found.ndim else len(found)
+    rows = 0 if isinstance(sample, np.ndarray) and not sample.ndim else len(sample)
     check(parts is not None or not rows, "refused in parts, but not as a whole")
     if not parts:
         check(not rows, "in parts it has no rows")
-    elif isinstance(found, np.ndarray):
+    elif isinstance(sample, np.ndarray):
         check(
-            _alike(found, np.concatenate(parts).astype(found.dtype)),
+            _alike(sample, np.concatenate(parts).astype(sample.dtype)),
             "in parts it is something else",
         )
     else:
         whole = pl.concat(parts, how="vertical_relaxed")
-        check(whole.columns == found.columns, f"in parts it has the columns {whole.columns}")
-        check_rows(whole, [list(row) for row in found.rows()])
+        check(whole.columns == sample.columns, f"in parts it has the columns {whole.columns}")
+        check_rows(whole, [list(row) for row in sample.rows()])
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
@@ -184,24 +184,24 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
     )
 
 
-def agrees_with_pillow(found: np.ndarray, folder: Path) -> None:
+def agrees_with_pillow(images: np.ndarray, folder: Path) -> None:
     """The pixels that Pillow shows, one picture after the other."""
     files = sorted(file for file in folder.iterdir() if file.suffix == ".png")
-    check(len(found) == len(files), f"{len(found)} pictures of {len(files)}")
-    for pixels, file in zip(found, files, strict=True):
+    check(len(images) == len(files), f"{len(images)} pictures of {len(files)}")
+    for pixels, file in zip(images, files, strict=True):
         with Image.open(file) as picture:
             mode = "L" if pixels.ndim == 2 else {3: "RGB", 4: "RGBA"}[pixels.shape[2]]
             shown = np.asarray(ImageOps.exif_transpose(picture).convert(mode))
         check(np.array_equal(pixels, shown), f"{file.name} has other pixels")
 
 
-def check_samples(found: Any) -> None:
+def check_samples(sample: Any) -> None:
     """What was read can be tested, or there is a sentence."""
     try:
         with only_our_warnings():
-            samples = as_samples(found, found)
+            samples = as_samples(sample, sample)
     except InputError as error:
         check_sentence(str(error))
         return
-    check(len(samples.x) == len(found), "rows were lost")
+    check(len(samples.x) == len(sample), "rows were lost")
     check(bool(samples.x.isfinite().all()), "values that are not finite")

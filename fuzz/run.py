@@ -39,9 +39,13 @@ from typing import Any
 from cases import ACCEPTED, REFUSED, Case, Door, Fault, generator, outcome
 
 HERE = Path(__file__).parent
-FOUND, RUNS, README = HERE / "found", HERE / "runs.jsonl", HERE / "README.md"
+FOUND = HERE / "found"
+RUNS = HERE / "runs.jsonl"
+README = HERE / "README.md"
 DOORS = {"reader": "door_reader", "samples": "door_samples", "load": "door_load", "cli": "door_cli"}
-CPU_SECONDS, WALL_SECONDS = 20.0, 180.0  # for one case; the second is for what waits for ever
+# For one case. The second is for those that wait for ever.
+CPU_SECONDS = 20.0
+WALL_SECONDS = 180.0
 NOT_MADE = "not made"
 MEMORY = 6 * 2**30  # bytes that a child may take beyond what its imports took
 
@@ -88,7 +92,8 @@ def run(door: str, cases: int, seed: int) -> dict[str, Any]:
     """Judge cases 0 to `cases` - 1 of a door and give the record of it."""
     outcomes: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    number, seconds = 0, 0.0
+    number = 0
+    seconds = 0.0
     while number < cases:
         for at, kind, ended in stretch(door, seed, number, cases):
             if at == cases:
@@ -198,10 +203,10 @@ def keep(door: str, seed: int, number: int, ended: str) -> None:
 
 def commit() -> str:
     """The commit that was fuzzed, with a star if files had changed since."""
-    found = subprocess.run(
+    described = subprocess.run(
         ["git", "describe", "--always", "--dirty=*"], cwd=HERE, capture_output=True, text=True
     )
-    return found.stdout.strip()
+    return described.stdout.strip()
 
 
 # The summary
@@ -236,22 +241,22 @@ def summary() -> str:
     return "\n".join(lines)
 
 
-def found() -> str:
+def failures() -> str:
     """What once failed, by door, as Markdown."""
     known = json.loads((HERE.parent / "tests" / "corpus" / "corpus.json").read_text())
     lines = ["| door | what | once |", "|---|---|---|"]
     for door, entries in known.items():
         for entry in entries:
-            what = entry.get("name") or shlex.join(["twosample", *entry["words"]])
+            case = entry.get("name") or shlex.join(["twosample", *entry["words"]])
             if "once" in entry:
-                lines.append(f"| {door} | `{what}` | {entry['once']} |")
+                lines.append(f"| {door} | `{case}` | {entry['once']} |")
     return "\n".join(lines)
 
 
 def fill_in(page: Path) -> None:
     """Put what is known between the marks of a page."""
     text = page.read_text()
-    for mark, table in (("runs", summary()), ("found", found())):
+    for mark, table in (("runs", summary()), ("found", failures())):
         before, _, rest = text.partition(f"<!-- {mark} -->\n")
         _, _, after = rest.partition(f"<!-- /{mark} -->\n")
         text = f"{before}<!-- {mark} -->\n{table}\n<!-- /{mark} -->\n{after}"

@@ -109,7 +109,8 @@ def test_classifiers_take_their_numbers_of_steps(setting, steps):
 
 
 def test_a_classifier_is_trained_in_pooled_batches():
-    x, y = torch.randn(20, 3), torch.randn(16, 3) + 1
+    x = torch.randn(20, 3)
+    y = torch.randn(16, 3) + 1
     network = TwoLogits(nn.Linear(3, 4), image=False, epochs=Epochs(3, 8, 0.01))
     plain = copy.deepcopy(network)
     network.learn(x, y, torch.Generator().manual_seed(0))
@@ -118,7 +119,8 @@ def test_a_classifier_is_trained_in_pooled_batches():
     generator = torch.Generator().manual_seed(0)
     plain.start(torch.cat([x, y]), generator)
     optimiser = torch.optim.Adam(plain.parameters(), 0.01)
-    points, labels = torch.cat([x, y]), torch.tensor([0] * 20 + [1] * 16)
+    points = torch.cat([x, y])
+    labels = torch.tensor([0] * 20 + [1] * 16)
     for _ in range(3):
         order = torch.randperm(36, generator=generator)
         for first in range(0, 36, 8):
@@ -160,7 +162,8 @@ def test_scales_on_the_features_of_a_classifier_start_where_theirs_do(setting):
     assert abs(s_of(g.representation.kernel) - between.median() / 16) == pytest.approx(
         2e-5, rel=0.02
     )
-    kappa, q = d.representation.kappa, d.representation.q.kernel
+    kappa = d.representation.kappa
+    q = d.representation.q.kernel
     assert abs(math.sqrt(s_of(kappa)) - math.sqrt(numbers.both_s_phi)) == pytest.approx(
         0.02, rel=0.01
     )
@@ -191,7 +194,8 @@ def test_what_the_paper_states_otherwise():
 
 
 def test_points_are_seen_in_their_units():
-    X, Y = 3 + 5 * RNG.normal(size=(50, 2)), RNG.normal(size=(60, 2))
+    X = 3 + 5 * RNG.normal(size=(50, 2))
+    Y = RNG.normal(size=(60, 2))
     samples = as_samples(X, Y)
     scaling = Scaling.of(samples)
     units = TheirUnits(scaling.shift, scaling.scale)
@@ -199,7 +203,8 @@ def test_points_are_seen_in_their_units():
 
 
 def test_images_are_seen_at_their_size_from_minus_one_to_one():
-    X, Y = digits(5), digits(6)
+    X = digits(5)
+    Y = digits(6)
     X[0] = 255
     test = authors._Authors(MNIST, authors.numbers(MNIST), X, Y)
     seen = test.units()(test.scaling.apply(test.samples).x)
@@ -212,7 +217,8 @@ def test_images_are_seen_at_their_size_from_minus_one_to_one():
 @pytest.mark.parametrize(("trained", "value"), [("s", 3.0), ("root", math.sqrt(3))])
 def test_scales_are_trained_as_theirs_are(trained, value):
     kernel = scaled(3.0, trained=trained)
-    x, y = torch.randn(30, 2), torch.randn(30, 2) + 0.3
+    x = torch.randn(30, 2)
+    y = torch.randn(30, 2) + 0.3
     (parameter,) = kernel.parameters()
     assert parameter.item() == pytest.approx(value, rel=1e-6)
     assert kernel(x[:1], y[:1]).item() == pytest.approx(
@@ -243,10 +249,12 @@ class Identity(nn.Module):
 @pytest.mark.parametrize("image", [False, True])
 def test_two_logits_have_their_loss(image):
     network = TwoLogits(Identity(), image=image)
-    x, y = torch.randn(20, 3), torch.randn(20, 3)
+    x = torch.randn(20, 3)
+    y = torch.randn(20, 3)
     network.start(x, torch.Generator().manual_seed(0))
     kernel = twosample.OnFeatures(network, twosample.Linear())
-    pooled, labels = torch.cat([x, y]), torch.tensor([0] * 20 + [1] * 20)
+    pooled = torch.cat([x, y])
+    labels = torch.tensor([0] * 20 + [1] * 20)
     features = torch.relu(pooled) if image else pooled
     logits = features @ network.weights[:-1] + network.weights[-1]
     theirs = nn.functional.cross_entropy(torch.softmax(logits, 1) if image else logits, labels)
@@ -260,10 +268,8 @@ def test_two_logits_have_their_loss(image):
 
 def test_me_ascends_and_scf_stays():
     generator = torch.Generator().manual_seed(1)
-    x, y = (
-        20 * torch.randn(300, 2, generator=generator),
-        30 * torch.randn(300, 2, generator=generator),
-    )
+    x = 20 * torch.randn(300, 2, generator=generator)
+    y = 30 * torch.randn(300, 2, generator=generator)
     units = TheirUnits(torch.zeros(2), torch.ones(2))
     drawn = twosample.MeanEmbedding(5)
     drawn.learn(x.double(), y.double(), torch.Generator().manual_seed(0))
@@ -310,14 +316,16 @@ def test_recipes_have_names():
 
 
 def test_every_cell_of_the_catalogue_can_be_built():
-    X, Y = {}, {}
+    X = {}
+    Y = {}
     for name in ("blob", "hdgm", "higgs", "mnist"):
         setting = next(s for s in (BLOB, HDGM, HIGGS, MNIST) if s.data == name)
         X[name], Y[name] = data(setting, 30)
     X["cifar"], Y["cifar"] = (
         RNG.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8) for _ in range(2)
     )
-    X["cifar-jpeg"], Y["cifar-jpeg"] = X["cifar"], Y["cifar"]
+    X["cifar-jpeg"] = X["cifar"]
+    Y["cifar-jpeg"] = Y["cifar"]
     for shown in EXPERIMENTS.values():
         cells = {(c.method, c.setting.data): c for c in shown.cells()}  # one size of each is enough
         for (method, kind), cell in cells.items():

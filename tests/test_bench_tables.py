@@ -28,7 +28,8 @@ from twosample.bench.store import Record, Store
 from twosample.errors import InputError, MissingDependency
 
 ROOT = Path(__file__).parents[1]
-PAGES, RESULTS = ROOT / "docs" / "reproduction", ROOT / "results"
+PAGES = ROOT / "docs" / "reproduction"
+RESULTS = ROOT / "results"
 
 
 def call(*words: str) -> object:

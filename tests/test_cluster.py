@@ -149,7 +149,8 @@ class Counting:
     """Workers that note how many pieces of work they were given."""
 
     def __init__(self, workers: object = HERE) -> None:
-        self.workers, self.pieces = workers, []
+        self.workers = workers
+        self.pieces = []
 
     def share(self, value: object) -> object:
         return self.workers.share(value)
@@ -207,7 +208,8 @@ def test_a_fitted_test_takes_a_client(client):
 @pytest.mark.parametrize("diagonal", [True, False])
 def test_sums_are_the_same_to_the_bit(client, diagonal):
     generator = torch.Generator().manual_seed(3)
-    z, weights = torch.randn(700, 5, generator=generator), torch.randn(700, 2, generator=generator)
+    z = torch.randn(700, 5, generator=generator)
+    weights = torch.randn(700, 2, generator=generator)
     bins = torch.randint(40, (700,), generator=generator)  # of many sizes
     here, there = (
         block_and_row_sums(
@@ -225,7 +227,8 @@ def test_sums_are_the_same_to_the_bit(client, diagonal):
 
 
 def test_pieces_do_not_depend_on_workers(client):
-    z, bins = torch.randn(700, 5), torch.arange(700) // 7
+    z = torch.randn(700, 5)
+    bins = torch.arange(700) // 7
     counts = []
     for workers in (HERE, DaskWorkers(client)):
         counting = Counting(workers)
@@ -317,7 +320,8 @@ def test_workers_read_their_parts(client, tmp_path, monkeypatch, learning):
     monkeypatch.setattr(Reading, "called", [])
     monkeypatch.chdir(tmp_path)  # names without folders: workers stand elsewhere
     X, Y = two_samples(600, 500)
-    x, y = in_parts(Path("x.npy"), X, 4), in_parts(Path("y.npy"), Y, 3)
+    x = in_parts(Path("x.npy"), X, 4)
+    y = in_parts(Path("y.npy"), Y, 3)
     same(*(deep_test(learning=learning).run(x, y, rng=0, client=c) for c in (None, client)))
     assert Reading.called.count("_read_part") == 7
 
@@ -340,7 +344,8 @@ def test_parts_that_change_between_the_passes_have_a_sentence(
     client, tmp_path, monkeypatch, change, words
 ):
     X, Y = two_samples(60, 50)
-    x, y = in_parts(tmp_path / "x.npy", X, 2), in_parts(tmp_path / "y.npy", Y, 1)
+    x = in_parts(tmp_path / "x.npy", X, 2)
+    y = in_parts(tmp_path / "y.npy", Y, 1)
     fit = twosample.TwoSampleTest._fit
 
     def changing(*arguments):

@@ -58,7 +58,9 @@ def test_hdgm_has_the_papers_mixture():
 
 def test_draws_are_those_of_the_seed():
     for draw in (datasets.blob, datasets.hdgm):
-        a, b, c = draw(50, rng=1), draw(50, rng=1), draw(50, rng=2)
+        a = draw(50, rng=1)
+        b = draw(50, rng=1)
+        c = draw(50, rng=2)
         assert (
             np.array_equal(a[0], b[0])
             and np.array_equal(a[1], b[1])
@@ -292,7 +294,8 @@ def test_higgs_is_streamed_once_into_the_cache(offline, folder, monkeypatch):
     table = made_up_higgs(3000)
     path = folder / "HIGGS.csv.gz"
     write_higgs(path, table)
-    label, features = table[:, 0], table[:, 1:].astype(np.float32)
+    label = table[:, 0]
+    features = table[:, 1:].astype(np.float32)
     for columns, wanted in (("all", range(28)), ("jet_phi", [7, 11, 15, 19])):
         background, signal = datasets.higgs(folder, columns=columns)
         assert background.dtype == signal.dtype == np.float32
@@ -447,7 +450,8 @@ def test_real_data_are_what_they_should_be():
     header = np.array([0x0803, 60000, 28, 28], dtype=">u4").tobytes()
     trained = hashlib.sha256(header + datasets.mnist()[:60000].tobytes()).hexdigest()
     assert trained == "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
-    images, compressed = datasets.cifar10(), datasets.cifar10_jpeg()
+    images = datasets.cifar10()
+    compressed = datasets.cifar10_jpeg()
     assert hashlib.sha256(images.tobytes()).hexdigest().startswith("f9b1e2130bab680d")
     assert (
         np.abs(images[1::2].astype(float) - compressed).mean() < 8

@@ -29,7 +29,8 @@ def digits(count=3, seed=0):
 
 
 def same(one, other):
-    one, other = load_file(one / FILE), load_file(other / FILE)
+    one = load_file(one / FILE)
+    other = load_file(other / FILE)
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -50,7 +51,8 @@ def test_networks_have_the_layers_of_the_published_implementation():
         name: sum(p.numel() for p in network.parameters())
         for name, network in training.networks().items()
     }
-    linear, convolutions = 101 * 8192, 128 * 128 * 9 + 128 + 128 * 64 * 9 + 64 + 64 * 9 + 1
+    linear = 101 * 8192
+    convolutions = 128 * 128 * 9 + 128 + 128 * 64 * 9 + 64 + 64 * 9 + 1
     assert count["generator"] == linear + convolutions + 2 * (128 + 128 + 64)
     convolutions = sum(a * b * 9 + b for a, b in ((1, 16), (16, 32), (32, 64), (64, 128)))
     assert count["discriminator"] == convolutions + 2 * (32 + 64 + 128) + 513

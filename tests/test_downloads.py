@@ -42,7 +42,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.status, self.ranges = CONTENT, 200, True
+        self.content = CONTENT
+        self.status = 200
+        self.ranges = True
         self.breaks: list[int] = []  # after how many bytes the next connections break off
         self.pause = 0.0  # seconds after each 10,000 bytes
         self.starts: list[int] = []
@@ -136,7 +138,8 @@ def test_a_broken_connection_goes_on_where_it_stopped(server, cache):
 
 
 def test_a_server_without_ranges_starts_again(server, cache):
-    server.ranges, server.breaks = False, [300_000]
+    server.ranges = False
+    server.breaks = [300_000]
     assert downloads.fetch(remote(server.url)).read_bytes() == CONTENT
     assert server.starts == [0, 0]
 
@@ -320,7 +323,8 @@ def test_get_says_what_is_wrong(published, server, cache, tmp_path):
 def test_higgs_in_the_cache_is_known_by_its_compact_form(published, cache):
     cache.mkdir()
     rows = np.arange(5 * 28, dtype=np.float32).reshape(5, 28)
-    label, columns = np.array([0, 1, 0, 1, 1], dtype=np.uint8), np.array(formats.HIGGS_COLUMNS)
+    label = np.array([0, 1, 0, 1, 1], dtype=np.uint8)
+    columns = np.array(formats.HIGGS_COLUMNS)
     formats.write_arrays(cache / "higgs.npz", features=rows, label=label, columns=columns)
     assert str(cache / "higgs.npz") in call("list").stdout
     assert call("get", "higgs").stdout.startswith("higgs: 2 + 3 rows of 4, from")

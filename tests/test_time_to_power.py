@@ -30,7 +30,8 @@ def drawn(name):
     n, columns, image = SMALL[setting.data]
     rng = np.random.default_rng(1)
     shape = (n, *image) if image else (n, setting.dimension or columns)
-    X, Y = rng.normal(size=shape), rng.normal(0.3, 1.1, size=shape)
+    X = rng.normal(size=shape)
+    Y = rng.normal(0.3, 1.1, size=shape)
     if image:
         X, Y = (np.clip(127 + 60 * images, 0, 255).astype(np.uint8) for images in (X, Y))
     samples = as_samples(X, Y)
@@ -60,7 +61,8 @@ def gradients(criterion, kernel, x, y):
 def test_the_tiled_step_has_the_gradients_of_the_textbook(name):
     kernel, scaled = drawn(name)
     kernel = kernel.double()
-    x, y = scaled.x.double(), scaled.y.double()
+    x = scaled.x.double()
+    y = scaled.y.double()
     expected, by_textbook = gradients(textbook_criterion, kernel, x, y)
     found, by_tiles = gradients(PowerCriterion(), kernel, x, y)
     assert found == pytest.approx(expected, rel=1e-8) and by_tiles.keys() == by_textbook.keys()
