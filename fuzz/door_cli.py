@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import twosample
 from twosample._cli import main as cli
-from twosample._files.formats import read
+from twosample._files.formats import read_source
 
 METHODS = ["mmd-median"] * 30 + [
     "auto",
@@ -351,7 +351,7 @@ def check_answer(shown: str, words: list[str]) -> None:
         and set(options) == {"--method", "--permutations", "--seed"}
         and len(rest) == 6
     ):
-        data = [read(file) for file in files]
+        data = [read_source(file).data for file in files]
         check_same(record, data, options)
 
 

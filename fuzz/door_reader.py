@@ -13,7 +13,7 @@ import oracles
 from cases import ACCEPTED, REFUSED, Case, check, check_sentence, only_our_warnings
 from mutations import Rng, pick
 
-from twosample._files.formats import check_typed, read
+from twosample._files.formats import check_typed, read_source
 from twosample.errors import InputError
 
 ORACLES: dict[str, Callable[[Any, Path], None]] = {
@@ -71,7 +71,7 @@ def parted(name: str) -> bool:
 
 
 class Door:
-    """Files with the endings that `twosample._files.formats.read` knows."""
+    """Files with the endings that `twosample._files.formats.read_source` knows."""
 
     def __init__(self) -> None:
         self.seeds = formats.seeds()
@@ -105,7 +105,7 @@ class Door:
         try:
             with only_our_warnings():
                 check_typed(case.data)  # by a child process, as the command line does
-                sample = read(case.data)
+                sample = read_source(case.data).data
         except InputError as error:
             check_sentence(str(error), name)
             if parted(name):

@@ -21,8 +21,8 @@ import atheris
 with atheris.instrument_imports(include=["twosample"]):
     import twosample
     from twosample import errors
+    from twosample._files import database, json_lines, records  # noqa: F401
     from twosample._files import formats as files
-    from twosample._files import records  # noqa: F401
     from twosample._files import text as textfiles  # noqa: F401
     from twosample._saving import (
         forms,  # noqa: F401
@@ -46,7 +46,7 @@ def reader(content: bytes) -> str:
     path.write_bytes(content[1:])
     try:
         with only_our_warnings():
-            files.read(path)
+            files.read_source(path)
     except errors.InputError as error:
         check_sentence(str(error), path.name)
         return REFUSED

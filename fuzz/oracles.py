@@ -22,7 +22,7 @@ from cases import check, check_sentence, only_our_warnings
 from PIL import Image, ImageOps
 
 from twosample._data.samples import as_samples
-from twosample._files.opening import open_file
+from twosample._files.opening import ReadOptions, open_file
 from twosample._files.parts import npy_parts, parquet_parts
 from twosample.errors import InputError
 
@@ -154,7 +154,7 @@ def in_parts(data: str) -> list[Any] | None:
     """The parts of a file that is streamed; None if it is refused, with a sentence."""
     try:
         with only_our_warnings():
-            return list(open_file(data, stream=True))
+            return list(open_file(data, ReadOptions(stream=True)))
     except InputError as error:
         check_sentence(str(error), data.partition("::")[0])
         return None

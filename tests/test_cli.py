@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -180,6 +181,22 @@ def test_help_names_every_option():
         "fail-on-reject",
     ):
         assert f"--{option}" in shown
+
+
+def test_help_and_version_are_quick():
+    # All in one process: what one of them imports, the next has, too.
+    lines = [["--version"], *([*words, "--help"] for words in commands())]
+    program = (
+        "import sys\n"
+        "from twosample._cli.main import main\n"
+        f"for words in {lines!r}:\n"
+        "    sys.argv = ['twosample', *words]\n"
+        "    try: main()\n"
+        "    except SystemExit as exit: assert not exit.code, words\n"
+        "    heavy = {'numpy', 'polars', 'scipy', 'sqlite3', 'torch'} & {*sys.modules}\n"
+        "    assert not heavy, (words, heavy)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
 # What a program reads
@@ -466,3 +483,36 @@ def test_an_interrupt_ends_in_a_sentence(folder):
     assert done.returncode == 130
     assert done.stderr.strip() == "interrupted: there is no verdict."
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+@pytest.mark.parametrize("module", ["typer.colors", "numpy", "torch._C", "torch", "polars"])
+def test_an_interrupt_during_an_import_ends_in_a_sentence(folder, module):
+    # -X importtime tells of each module when it has been imported.
+    command = [sys.executable, "-X", "importtime", "-m", "twosample", "test", "same.csv"]
+    process = subprocess.Popen(
+        [*command, "other.csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stderr:
+        if line.split()[-1] == module:
+            process.send_signal(signal.SIGINT)
+            break
+    stdout, stderr = process.communicate(timeout=60)
+    said = [line for line in stderr.splitlines() if not line.startswith("import time:")]
+    assert said == ["interrupted: there is no verdict."]
+    assert process.returncode == 130
+    assert stdout == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_an_interrupt_that_the_shell_has_ignored_stays_so(folder):
+    program = (
+        "import os, signal, sys\n"
+        "from twosample._cli import main as cli\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['twosample', '--version']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -33,7 +33,8 @@ from twosample._data.streams import Stream
 from twosample._files import records
 from twosample._files import text as textfiles
 from twosample._files.formats import read_source
-from twosample._files.opening import Groups, Reading, open_file
+from twosample._files.inputs import Groups
+from twosample._files.opening import ReadOptions, open_file
 
 QUICK = ["--method", "mmd-median", "--permutations", "99", "--seed", "0"]
 
@@ -131,7 +132,7 @@ def test_rows_that_are_left_out_are_counted_wherever_the_result_is_shown(folder)
 def test_codes_are_read_as_they_are_written(folder):
     Path("a.csv").write_text("code,flag,n\n02139,True,1\n2139,False,1.0\n94103,true,2\n")
     rules = columns_from(None, None, ["code=category", "flag=category", "n=category"], "error")
-    found = open_file("a.csv", reading=Reading(rules)).data
+    found = open_file("a.csv", ReadOptions(rules)).data
     assert found.to_dict(as_series=False) == {
         "code": ["02139", "2139", "94103"],
         "flag": [True, False, True],
@@ -300,14 +301,14 @@ def test_errors_in_parts_name_the_file(folder):
 def test_parts_of_text_leave_nothing_behind(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
     (folder / "tmp").mkdir()
-    stream = open_file("x.csv", stream=True)
+    stream = open_file("x.csv", ReadOptions(stream=True))
     assert len(stream) == 50 and len(list((folder / "tmp").glob("*/*.parquet"))) == 1
     del stream
     gc.collect()
     assert not list((folder / "tmp").iterdir())
     Path("bad.csv").write_text("a,b\n1,2\n3\n")
     with pytest.raises(InputError, match="line 3"):
-        open_file("bad.csv", stream=True)
+        open_file("bad.csv", ReadOptions(stream=True))
     assert not list((folder / "tmp").iterdir())
 
 
@@ -376,17 +377,17 @@ def test_arrays_of_an_archive_are_read_in_parts(folder, monkeypatch):
         ("both.npz::objects", r"both\.npz .*[Oo]bjects"),
     ):
         with pytest.raises(InputError, match=message):
-            open_file(path, stream=True)
+            open_file(path, ReadOptions(stream=True))
     with zipfile.ZipFile("text.npz", "w") as archive:
         archive.writestr("a.npy", "1, 2, 3")
         archive.writestr("b", "1, 2, 3")
     for member in "ab":
         for stream in (True, False):
             with pytest.raises(InputError, match=f"holds '{member}', which is no array"):
-                open_file(f"text.npz::{member}", stream=stream)
+                open_file(f"text.npz::{member}", ReadOptions(stream=stream))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
     with pytest.raises(InputError, match=r"both\.npz does not fit into .*; set TMPDIR"):
-        open_file("both.npz::x", stream=True)
+        open_file("both.npz::x", ReadOptions(stream=True))
     gc.collect()
     assert not list((folder / "tmp").iterdir())
 
@@ -402,7 +403,7 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
     monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 2000)
     assert all(isinstance(open_file(file), Stream) for file in kinds.values())
     with pytest.raises(InputError, match="none of the known kinds"):
-        open_file("x.xlsx", stream=True)
+        open_file("x.xlsx", ReadOptions(stream=True))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -415,7 +416,7 @@ def test_text_that_was_read_otherwise_in_parts(folder, stream):
     Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
 
     def rows(name):
-        found = open_file(name, stream=stream)
+        found = open_file(name, ReadOptions(stream=stream))
         return (pl.concat(list(found)) if stream else found.data).rows()
 
     assert rows("mac.csv") == [(1, "x"), (2, "y")]
@@ -465,9 +466,9 @@ def compare_parts_with_whole(
         expected = read_source(path, rules).data
     except InputError as error:
         with pytest.raises(InputError, match=re.escape(str(error))):
-            open_file(path, reading=Reading(rules, stream=True))
+            open_file(path, ReadOptions(rules, stream=True))
         return
-    stream = open_file(path, reading=Reading(rules, stream=True))
+    stream = open_file(path, ReadOptions(rules, stream=True))
     if not len(expected):
         assert len(stream) == 0
         return

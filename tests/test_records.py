@@ -17,7 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twosample import Columns, InputError
-from twosample._files.formats import read, read_source
+from twosample._files.formats import read_source
+
+
+def read(path):
+    """The contents of a file, without where its rows stand."""
+    return read_source(path).data
+
 
 FRAME = pd.DataFrame(
     {
@@ -215,9 +221,9 @@ def test_databases_that_are_none(tmp_path):
 def test_without_polars(shop):
     program = (
         "import sys; sys.modules['polars'] = None\n"
-        "from twosample.errors import MissingDependency; from twosample._files.formats import "
-        "read\n"
-        "try: read('shop.db::orders')\n"
+        "from twosample.errors import MissingDependency\n"
+        "from twosample._files.formats import read_source\n"
+        "try: read_source('shop.db::orders')\n"
         "except MissingDependency as error: print(error)\n"
     )
     done = subprocess.run(

@@ -19,7 +19,7 @@ import typer
 
 from ..bench.experiments import EXPERIMENTS, experiment
 from ..errors import InputError
-from .console import sentences
+from .console import FAILED, sentences
 
 if TYPE_CHECKING:
     from ..bench.running import Failure
@@ -65,7 +65,7 @@ def build() -> typer.Typer:
 def show() -> None:
     """List the experiments.
 
-    With where the paper shows them, their settings and their methods.
+    Says where the paper shows each, its settings and its methods.
 
     \b
     Example:
@@ -73,10 +73,11 @@ def show() -> None:
     """
     with sentences():
         for each in EXPERIMENTS.values():
-            typer.echo(f"{each.name}: {each.title}" + (f" [{each.source}]" if each.source else ""))
-            typer.echo(
-                f"  settings  {', '.join(dict.fromkeys(setting.row for setting in each.settings))}"
-            )
+            source = f" [{each.source}]" if each.source else ""
+            # Several settings may share a row of the table.
+            rows = dict.fromkeys(setting.row for setting in each.settings)
+            typer.echo(f"{each.name}: {each.title}{source}")
+            typer.echo(f"  settings  {', '.join(rows)}")
             typer.echo(f"  methods   {', '.join(each.methods)}")
 
 
@@ -110,8 +111,8 @@ def run(
 ) -> None:
     """Run what is missing of an experiment.
 
-    Every finished trial is one line in FOLDER/NAME.jsonl. It can be stopped at any moment (Ctrl-C)
-    and goes on where it was when it is run again, here or elsewhere.
+    Every finished trial is one line in FOLDER/NAME.jsonl. The run can be stopped at any moment
+    (Ctrl-C). Run again, here or elsewhere, it goes on where it was.
 
     \b
     Examples:
@@ -119,11 +120,11 @@ def run(
       twosample bench run higgs-power --trials 5 --settings N=1000 --methods mmd-d
       twosample bench run hdgm-power --recipe paper --scheduler tcp://node1:8786
     """
-    from ..bench import running
-    from ..bench.recipes import check
-    from ..bench.store import Store
-
     with sentences(interrupted=_GO_ON):
+        from ..bench import running
+        from ..bench.recipes import check
+        from ..bench.store import Store
+
         check(recipe)
         if workers is not None and scheduler is not None:
             raise InputError(
@@ -131,8 +132,9 @@ def run(
                 "of them."
             )
         cells = experiment(name).cells(_words(methods), _words(settings))
-        wanted, store = running.wanted(cells, recipe, trials, tests), Store(results)
-        store.check()
+        wanted = running.wanted(cells, recipe, trials, tests)
+        store = Store(results)
+        store.check()  # an error later would lose what was computed
         known = store.records(*running.experiments_of(wanted))
         todo = running.missing(wanted, known)
         typer.echo(
@@ -142,19 +144,22 @@ def run(
         failures = []
         if todo:
             with running.client_of(workers, scheduler) as client:
-                say = _Progress(todo, known, len(wanted), sum(client.ncores().values()), quiet)
-                failures = running.run(todo, store, client, local=scheduler is None, done=say.done)
+                cores = sum(client.ncores().values())
+                progress = _Progress(todo, known, len(wanted), cores, quiet)
+                failures = running.run(
+                    todo, store, client, local=scheduler is None, done=progress.done
+                )
     if failures:
         typer.echo(
             f"{len(failures)} of {len(todo)} trials failed; run the same command again to try "
             "them.",
             err=True,
         )
-        raise typer.Exit(2)
+        raise typer.Exit(FAILED)
 
 
 class _Progress:
-    """Says what became of each trial, how many there are, and how long the others will take."""
+    """Says how each trial ended, how many there are, and how long the others will take."""
 
     def __init__(
         self,
@@ -164,8 +169,11 @@ class _Progress:
         at_once: int,
         quiet: bool = False,
     ) -> None:
-        self.left, self.known, self.total = list(todo), list(known), total
-        self.at_once, self.quiet = max(1, at_once), quiet
+        self.left = list(todo)
+        self.known = list(known)
+        self.total = total
+        self.at_once = max(1, at_once)
+        self.quiet = quiet
 
     def done(self, trial: Trial, outcome: Record | Failure) -> None:
         """Take note of a trial that has ended."""
@@ -176,11 +184,13 @@ class _Progress:
             typer.echo(f"failed: {trial}: {outcome.reason}.", err=True)
             return
         self.known.append(outcome)
-        if not self.quiet:
-            number = self.total - len(self.left)
-            rejected = f"{outcome.rejections}/{outcome.tests} rejected in {outcome.cpu_seconds:.1f} s of CPU time"
-            left = time_left(self.left, self.known, self.at_once)
-            typer.echo(f"[{number}/{self.total}] {trial}: {rejected}; {left} left", err=True)
+        if self.quiet:
+            return
+        number = self.total - len(self.left)
+        rejected = f"{outcome.rejections}/{outcome.tests} rejected"
+        took = f"{outcome.cpu_seconds:.1f} s of CPU time"
+        left = time_left(self.left, self.known, self.at_once)
+        typer.echo(f"[{number}/{self.total}] {trial}: {rejected} in {took}; {left} left", err=True)
 
 
 def status(
@@ -191,36 +201,36 @@ def status(
 ) -> None:
     """Show how far every experiment is.
 
-    How many of its trials are there, and how long the others take by what was measured.
+    Says how many of its trials are there, and how long the others should take.
 
     \b
     Example:
       twosample bench status --trials 5
     """
-    from ..bench import running
-    from ..bench.recipes import check
-    from ..bench.store import Store
-
     with sentences():
+        from ..bench import running
+        from ..bench.recipes import check
+        from ..bench.store import Store
+
         check(recipe)
         known = Store(results).records(*EXPERIMENTS)
         for each in EXPERIMENTS.values():
             wanted = running.wanted(each.cells(), recipe, trials, tests)
             todo = running.missing(wanted, known)
+            finished = len(wanted) - len(todo)
             left = f", {time_left(todo, known, 1)} of CPU time left" if todo else ""
-            typer.echo(
-                f"{each.name:<24} {len(wanted) - len(todo):>5} of {len(wanted)} trials{left}"
-            )
+            typer.echo(f"{each.name:<24} {finished:>5} of {len(wanted)} trials{left}")
 
 
 def time_left(todo: Sequence[Trial], known: Sequence[Record], at_once: int) -> str:
-    """How long trials will take, in words, if so many are done at a time."""
+    """How long the trials `todo` will take, in words, if `at_once` of them run at a time."""
     from ..bench.running import duration, seconds_left
 
     seconds, unknown = seconds_left(todo, known)
     if unknown == len(todo) > 0:
         return "an unknown time"
-    return ("at least " if unknown else "") + duration(seconds / at_once)
+    time = duration(seconds / at_once)
+    return f"at least {time}" if unknown else time
 
 
 def table(
@@ -245,17 +255,17 @@ def table(
       twosample bench table higgs-power
       twosample bench table ablation --format latex --write ablation.tex
     """
-    from ..bench.recipes import RECIPES, check
-    from ..bench.store import Store
-    from ..bench.tables import needed
-    from ..bench.tables import table as tabled
-
     with sentences():
-        for each in _words(recipe):
+        from ..bench.recipes import RECIPES, check
+        from ..bench.store import Store
+        from ..bench.tables import needed
+        from ..bench.tables import table as tabled
+
+        recipes = _words(recipe)
+        for each in recipes:
             check(each)
-        text = tabled(
-            name, Store(results).records(*needed(name)), format, _words(recipe) or RECIPES
-        )
+        records = Store(results).records(*needed(name))
+        text = tabled(name, records, format, recipes or RECIPES)
         if write is None:
             typer.echo(text, nl=False)
         else:
@@ -288,20 +298,20 @@ def figure(
       twosample bench figure figure-2 -o blob.pdf
       twosample bench figure higgs-power
     """
-    import torch
-
-    from ..bench import figures
-    from ..bench.recipes import check
-    from ..bench.store import Store
-
     with sentences():
+        import torch
+
+        from ..bench import figures
+        from ..bench.recipes import check
+        from ..bench.store import Store
+
         check(recipe)
-        torch.set_num_threads(
-            1
-        )  # as in trials, so that what is learned for a figure is what they learn
-        drawn = figures.draw(name, Store(results).records(*figures.needed(name)), recipe)
-        figures.save(drawn, output or f"{name}.png")
-        typer.echo(f"{output or f'{name}.png'} is written.", err=True)
+        # As in trials, so that a kernel that is learned for a figure is the one that they learn.
+        torch.set_num_threads(1)
+        records = Store(results).records(*figures.needed(name))
+        target = output or f"{name}.png"
+        figures.save(figures.draw(name, records, recipe), target)
+        typer.echo(f"{target} is written.", err=True)
 
 
 def pages(
@@ -322,10 +332,10 @@ def pages(
     Example:
       twosample bench pages docs/reproduction --figures
     """
-    from ..bench.pages import write_figures, write_pages
-    from ..bench.store import Store
-
     with sentences():
+        from ..bench.pages import write_figures, write_pages
+        from ..bench.store import Store
+
         store = Store(results)
         written = write_pages(Path(folder), store)
         if draw:

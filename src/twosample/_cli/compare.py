@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .console import sentences
-from .files import Drop, Keep, Missing, Resize, Types, columns_from, reading_from
+from .console import FAILED, sentences
+from .files import Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .interrupts import INTERRUPTED
 from .shared import (
     Alpha,
     AsJson,
@@ -34,7 +35,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from .._files.opening import Reading
+    from .._files.opening import ReadOptions
     from .._insight.comparing import Comparison
 
 Reference = Annotated[
@@ -52,15 +53,16 @@ Group = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN=VALUE",
-        help="Take all samples from REF: the column that says which row is whose, and its value in the reference.",
+        help="Take all samples from REF: the column that says which row is whose, and its value in "
+        "the reference.",
     ),
 ]
 Correction = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="How p-values are corrected for the number of samples: holm (any false finding), bh or by (the share of "
-        "false findings; by whatever the dependence), none.",
+        help="How p-values are corrected for the number of samples: holm (any false finding), bh or "
+        "by (the share of false findings; by whatever the dependence), none.",
     ),
 ]
 
@@ -106,19 +108,19 @@ def run(
       twosample compare year.parquet --by month=january --missing drop
     """
     with sentences():
-        seed, columns = seed_or_new(seed), columns_from(keep, drop, types, missing)
-        reading = reading_from(
-            columns,
-            None,
-            resize,
-            read_in_parts(stream, False, report),
-            progress=shows_progress(quiet),
+        seed = seed_or_new(seed)
+        progress = shows_progress(quiet)
+        read_options = read_options_from(
+            columns_from(keep, drop, types, missing),
+            resize=resize,
+            stream=read_in_parts(stream, False, report),
+            progress=progress,
         )
         comparison, reference = _compared(
             reference,
             files or [],
             by,
-            reading,
+            read_options,
             scheduler,
             method=method,
             correction=correction,
@@ -127,25 +129,32 @@ def run(
             train_fraction=train_fraction,
             rng=seed,
             device=device,
-            progress=shows_progress(quiet),
+            progress=progress,
         )
-        facts = {"reference": reference, "seed": seed} | (
-            {} if report is None else {"report": report}
-        )
+        facts: dict[str, Any] = {"reference": reference, "seed": seed}
+        if report is not None:
+            facts["report"] = report
         typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
+    # The verdicts are there by now, whatever becomes of the page.
     if report is not None:
         with sentences(interrupted=f"{report} was not written."):
             from .._show.comparison import write_comparison_report
 
-            again = {"Command": command_line(context, seed), "Seed": seed}
-            options: dict[str, Any] = {"reference": reference, "facts": again, "rng": seed}
-            write_comparison_report(comparison, report, progress=shows_progress(quiet), **options)
+            write_comparison_report(
+                comparison,
+                report,
+                reference=reference,
+                facts={"Command": command_line(context, seed), "Seed": seed},
+                rng=seed,
+                progress=progress,
+            )
     if comparison.unfinished:
-        done, count = len(comparison), len(comparison.names)
-        typer.echo(f"interrupted: {done} of {count} samples have been compared.", err=True)
-        raise typer.Exit(130)
+        finished = len(comparison)
+        count = len(comparison.names)
+        typer.echo(f"interrupted: {finished} of {count} samples have been compared.", err=True)
+        raise typer.Exit(INTERRUPTED)
     if comparison.failures:
-        raise typer.Exit(2)
+        raise typer.Exit(FAILED)
     if fail_on_reject and comparison.rejected():
         raise typer.Exit(1)
 
@@ -154,59 +163,64 @@ def _compared(
     reference: str,
     files: list[str],
     by: str | None,
-    reading: Reading,
+    read_options: ReadOptions,
     scheduler: str | None,
     **options: Any,
 ) -> tuple[Comparison, str]:
-    """What `compare` gives, and the name of the reference; after an interrupt of the samples that are done, if any."""
+    """What `compare` gives, and the name of the reference.
+
+    After an interrupt the comparison is that of the samples that were finished, if there are any.
+    """
     from .._cluster import connected
     from .._files.opening import name_of
     from .._insight.comparing import ComparisonInterrupted, compare
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
-        X, samples = _opened(reference, files, by, reading)
+        X, samples = _opened(reference, files, by, read_options)
         try:
-            return compare(X, samples, client=client, columns=reading.rules, **options), name_of(X)
+            comparison = compare(X, samples, client=client, columns=read_options.rules, **options)
         except ComparisonInterrupted as interrupted:
             if not interrupted.comparison:
                 raise
-            return interrupted.comparison, name_of(X)
+            comparison = interrupted.comparison
+        return comparison, name_of(X)
 
 
 def _opened(
-    reference: str, files: list[str], by: str | None, reading: Reading
+    reference: str, files: list[str], by: str | None, read_options: ReadOptions
 ) -> tuple[Any, Mapping[str, Any]]:
     """The reference, and the samples by their names."""
-    from .._files.opening import open_file, open_groups
+    from .._files.inputs import open_groups
+    from .._files.opening import open_file
 
-    if by is None:
-        if not files:
+    if by is not None:
+        if files:
             raise InputError(
-                f"there is nothing to compare {reference} with; give more files, or say which "
-                "column tells samples "
-                "apart: --by COLUMN=VALUE."
+                f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by."
             )
-        return open_file(reference, reading=reading), _Files(files, reading)
-    if files:
+        return open_groups(reference, by, read_options)
+    if not files:
         raise InputError(
-            f"--by {by} takes all samples from {reference}; leave out {files[0]}, or --by."
+            f"there is nothing to compare {reference} with; give more files, or say which column "
+            "tells samples apart: --by COLUMN=VALUE."
         )
-    return open_groups(reference, reading, by)
+    return open_file(reference, read_options), _Files(files, read_options)
 
 
 class _Files(Mapping[str, Any]):
     """The samples by the names of their files; each is read when it is asked for."""
 
-    def __init__(self, files: list[str], reading: Reading) -> None:
-        twice = next((file for file in files if files.count(file) > 1), None)
-        if twice is not None:
-            raise InputError(f"{twice} is given more than once; leave out one of them.")
-        self._files, self._reading = files, reading
+    def __init__(self, files: list[str], read_options: ReadOptions) -> None:
+        for file in files:
+            if files.count(file) > 1:
+                raise InputError(f"{file} is given more than once; leave out one of them.")
+        self._files = files
+        self._read_options = read_options
 
     def __getitem__(self, file: str) -> Any:
         from .._files.opening import open_file
 
-        return open_file(file, reading=self._reading)
+        return open_file(file, self._read_options)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -223,18 +237,24 @@ def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> s
     from .._insight.comparing import CORRECTIONS, verdict
     from .._insight.explain import aligned
 
-    found, count = comparison.rejected(), len(comparison.names)
-    listed = f": {', '.join(found)}" if found else ""
-    sentence = f"{verdict(len(found), len(comparison), facts['reference'])}{listed}."
+    rejected = comparison.rejected()
+    sentence = verdict(len(rejected), len(comparison), facts["reference"])
+    if rejected:
+        sentence += f": {', '.join(rejected)}"
+    sentence += "."
     if quiet:
         return sentence
+    count = len(comparison.names)
+    samples = "1 sample" if count == 1 else f"{count} samples"
+    methods = dict.fromkeys(result.method for result in comparison.values())
     lines = {
         "reference": facts["reference"],
-        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {count} sample{'s' * (count != 1)}",
+        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {samples}",
         "alpha": f"{comparison.alpha:g}",
-        "method": ", ".join(dict.fromkeys(result.method for result in comparison.values())),
+        "method": ", ".join(methods),
         "seed": facts["seed"],
-        **({"report": facts["report"]} if "report" in facts else {}),
     }
+    if "report" in facts:
+        lines["report"] = facts["report"]
     notes = [f"- {note}" for note in comparison.notes]
     return "\n".join([sentence, "", *aligned(comparison.cells()), "", fact_lines(lines), *notes])

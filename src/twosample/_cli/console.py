@@ -1,4 +1,4 @@
-"""What commands share: errors and warnings become sentences on standard error, with an exit status."""
+"""Errors, warnings and interrupts of all commands: sentences on standard error, and an exit status."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import typer
+
 from ..errors import TwoSampleError, printable
+from .interrupts import INTERRUPTED, NO_VERDICT, begin_work
+
+FAILED = 2
+"""The exit status after an error."""
 
 
 @contextmanager
-def sentences(
-    a: str = "", b: str = "", *, interrupted: str = "there is no verdict."
-) -> Iterator[None]:
-    """Errors and warnings as sentences, with the names of the files where they speak of X and Y.
+def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Iterator[None]:
+    """Show errors and warnings as sentences, and exit with a status that says what happened.
 
-    The exit status is 2 after an error and 130 after an interrupt, of which `interrupted` says what
-    it means.
+    Parameters
+    ----------
+    a, b
+        The files, to be named below the first message that speaks of X or Y.
+    interrupted
+        What an interrupt means for the user: a sentence.
     """
-    import typer
-
+    begin_work(interrupted)
     explained = False
 
     def say(kind: str, message: object) -> None:
@@ -32,27 +39,27 @@ def sentences(
             explained = True
 
     with warnings.catch_warnings():
+        # Warnings of other kinds, such as DeprecationWarning, are for programmers.
         warnings.simplefilter("ignore")
-        for kind in (UserWarning, RuntimeWarning):
-            warnings.simplefilter("always", kind)
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: say("warning", message)
         try:
             yield
         except TwoSampleError as error:
             say("error", error)
-            raise typer.Exit(2) from error
+            raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             say("interrupted", interrupted)
-            raise typer.Exit(130) from error
+            raise typer.Exit(INTERRUPTED) from error
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "allocate" not in str(
-                error
-            ):  # how torch says it
+            # torch has no error of its own for lack of memory, but its message says "allocate".
+            if not isinstance(error, MemoryError) and "allocate" not in str(error):
                 raise
             say("error", "there is not enough memory for samples of this size.")
-            raise typer.Exit(2) from error
+            raise typer.Exit(FAILED) from error
         except OSError as error:
-            if error.errno == errno.EPIPE:  # whoever read the output has gone; typer ends quietly
+            if error.errno == errno.EPIPE:  # nobody reads the output any more; typer ends quietly
                 raise
             say("error", f"{error.strerror or error}.")
-            raise typer.Exit(2) from error
+            raise typer.Exit(FAILED) from error

@@ -8,7 +8,6 @@ Examples:
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ import typer
 from ..bench.sources import SOURCES, files_on_hand
 from ..errors import InputError
 from .console import sentences
+from .shared import Device, seed_or_new
 
 if TYPE_CHECKING:
     from ..bench.sources import Source
@@ -45,9 +45,6 @@ Seed = Annotated[
     int | None,
     typer.Option(metavar="NUMBER", min=0, help="Repeat a run exactly; by default a new seed."),
 ]
-Device = Annotated[
-    str, typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, mps, ...")
-]
 
 
 def build() -> typer.Typer:
@@ -65,20 +62,22 @@ def build() -> typer.Typer:
 def show(folder: Folder = None) -> None:
     """List the data sets.
 
-    What they are, where they are on this machine, and whose they are.
+    Says what each is, where it is on this machine, and whose it is.
 
     \b
     Example:
       twosample bench data list
     """
     with sentences():
-        lines = [
-            f"{name}: {what}\n  here    drawn from its definition" for name, what in _DRAWN.items()
-        ]
+        lines = []
+        for name, description in _DRAWN.items():
+            lines.append(f"{name}: {description}")
+            lines.append("  here    drawn from its definition")
         for source in SOURCES.values():
-            lines.append(f"{source.name}: {source.description}\n  here    {_where(source, folder)}")
+            lines.append(f"{source.name}: {source.description}")
+            lines.append(f"  here    {_where(source, folder)}")
             lines.append(f"  source  {source.origin}; licence: {source.licence}")
-        typer.echo("\n".join(lines))
+        typer.echo("\n".join(lines))  # all or nothing: a folder may turn out not to exist
 
 
 def _where(source: Source, folder: str | None) -> str:
@@ -104,7 +103,7 @@ def get(
 ) -> None:
     """Download a data set, unless it is here, and read it.
 
-    A download that was interrupted goes on where it stopped when it is run again.
+    A download that was interrupted goes on where it stopped when the command is run again.
 
     \b
     Examples:
@@ -120,8 +119,8 @@ def get(
             )
         from ..bench import datasets
 
-        data: Any = getattr(datasets, name)(folder)
-        pools = data if isinstance(data, tuple) else (data,)
+        loaded: Any = getattr(datasets, name)(folder)
+        pools = loaded if isinstance(loaded, tuple) else (loaded,)
         rows = " + ".join(f"{len(pool):,}" for pool in pools)
         shape = " x ".join(map(str, pools[0].shape[1:]))
         typer.echo(f"{name}: {rows} rows of {shape}, from {_where(SOURCES[name], folder)}.")
@@ -147,8 +146,8 @@ def train(
 ) -> None:
     """Train a DCGAN on the training images of MNIST.
 
-    The 100 epochs of the paper take a day or two of one core. It can be stopped at any moment
-    (Ctrl-C) and goes on from what was kept last when it is run again.
+    The 100 epochs of the paper take a day or two of one core. Training can be stopped at any moment
+    (Ctrl-C). Run again, it goes on from what was kept last.
 
     \b
     Examples:
@@ -193,7 +192,7 @@ def sample(
     with sentences():
         from ..bench import dcgan
 
-        seed = secrets.randbelow(2**32) if seed is None else seed
+        seed = seed_or_new(seed)
         images = dcgan.sample(training, count, seed, output=output, device=device)
         target = output or Path(training) / "fake_mnist.npz"
         typer.echo(f"{target}: {len(images):,} images of {dcgan.SIZE} x {dcgan.SIZE}, seed {seed}.")

@@ -1,22 +1,24 @@
-"""The options of commands that read files: which columns, as what, missing values, groups, pictures."""
+"""Options of commands that read files: which columns, as what, missing values, groups, pictures."""
 
 from __future__ import annotations
 
 import csv
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._data.columns import Columns
-from .._files.images import parse_size
-from .._files.opening import Groups, Reading
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .._files.opening import ReadOptions
 
 By = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="Take both samples from A: the column that says which row is whose; COLUMN=a,b picks two of its values.",
+        help="Take both samples from A: the column that says which row is whose; COLUMN=a,b picks "
+        "two of its values.",
     ),
 ]
 Keep = Annotated[
@@ -36,8 +38,8 @@ Missing = Annotated[
     str,
     typer.Option(
         metavar="POLICY",
-        help="What becomes of missing values: error; drop (leave out their rows); indicator (the mean in their place, "
-        "and a column that says so).",
+        help="What to do about missing values: error; drop (leave out their rows); indicator (put "
+        "the mean in their place and add a column that says so).",
     ),
 ]
 Resize = Annotated[
@@ -66,21 +68,28 @@ def columns_from(
     return Columns(_names(keep), _names(drop) or (), kinds, missing)  # type: ignore[arg-type]
 
 
-def reading_from(
+def read_options_from(
     columns: Columns,
-    by: str | None,
+    *,
     resize: str | None,
     stream: bool | None,
-    *,
-    progress: bool = False,
-) -> Reading:
+    progress: bool,
+) -> ReadOptions:
     """What the options say of how files are read."""
-    groups = None if by is None else Groups.parse(by)
-    return Reading(
-        columns, groups, None if resize is None else parse_size(resize), stream, progress
+    from .._files.images import parse_size
+    from .._files.opening import ReadOptions
+
+    return ReadOptions(
+        rules=columns,
+        resize=None if resize is None else parse_size(resize),
+        stream=stream,
+        progress=progress,
     )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between them; one that has a comma itself is in quotes."""
-    return None if text is None else tuple(name.strip() for name in next(csv.reader([text]), []))
+    """Names with commas between them; a name that contains a comma stands in quotes."""
+    if text is None:
+        return None
+    fields = next(csv.reader([text]), [])
+    return tuple(name.strip() for name in fields)

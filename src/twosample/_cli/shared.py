@@ -1,4 +1,4 @@
-"""What the commands share: their options, the seed, the bar, the line that repeats them, JSON."""
+"""What the commands share: their options, the seed, progress bars, and how answers are written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from .._progress import wanted
+from .._version import __version__
 from ..errors import InputError
 
+A = Annotated[
+    str, typer.Argument(metavar="A", help="The file with one sample; each row is a point.")
+]
+B = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="B",
+        help="The file with the other; none if --by finds both in A.",
+        show_default=False,
+    ),
+]
 Method = Annotated[
     str,
     typer.Option(
@@ -53,7 +65,9 @@ Scheduler = Annotated[
 ]
 InParts = Annotated[
     bool,
-    typer.Option("--stream", help="Read files in parts; by default those that fill the memory."),
+    typer.Option(
+        "--stream", help="Read all files in parts; by default only those too large for memory."
+    ),
 ]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say which columns differ and which rows show it.")
@@ -75,20 +89,58 @@ Quiet = Annotated[
 ]
 
 
+def _show_version(asked_for: bool) -> None:
+    if asked_for:
+        typer.echo(f"twosample {__version__}")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Do two samples come from the same distribution?
+
+    Learns on one part of the data what tells the samples apart, then gives an exact p-value on the
+    rest.
+
+    \b
+    Example:
+      twosample test reference.csv today.csv
+    """
+
+
+def check_between(option: str, value: float, example: float) -> None:
+    """Refuse a value of an option that does not lie strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise InputError(
+            f"{option} is {value:g}; it must lie between 0 and 1, such as {example:g}."
+        )
+
+
 def seed_or_new(seed: int | None) -> int:
     """The seed that was asked for, or a new one."""
-    if seed is not None and seed < 0:
+    if seed is None:
+        return secrets.randbelow(2**32)
+    if seed < 0:
         raise InputError(f"--seed is {seed}; it must not be negative.")
-    return secrets.randbelow(2**32) if seed is None else seed
+    return seed
 
 
 def shows_progress(quiet: bool) -> bool:
-    """Whether to draw bars: on a terminal, unless the user wants it quiet."""
+    """Whether to draw progress bars: on a terminal, unless the user wants it quiet."""
     return wanted(None) and not quiet
 
 
 def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:
-    """Whether files are read in parts; None leaves it to their size. A page that cannot be written is an error now."""
+    """Whether files are read in parts; None leaves it to their size.
+
+    A report that cannot be written is an error already here, before anything is computed.
+    """
     if report is not None:
         from .._show.page import ready
 
@@ -97,24 +149,26 @@ def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | Non
         raise InputError(
             "--explain needs the rows, which --stream does not keep; leave out one of them."
         )
-    return False if explain else stream or None
+    if explain:
+        return False
+    return True if stream else None
 
 
 def command_line(context: typer.Context, seed: int) -> str:
     """The line for the shell that gives the same answer: what was asked for, and the seed."""
     words = ["twosample", str(context.info_name)]
     for parameter in context.command.params:
-        value = seed if parameter.name == "seed" else context.params[str(parameter.name)]
+        value = context.params[str(parameter.name)]
+        if parameter.name == "seed":
+            value = seed
         if parameter.param_type_name == "argument":
-            words += (
-                map(str, value)
-                if isinstance(value, list)
-                else []
-                if value is None
-                else [str(value)]
-            )
+            if isinstance(value, list):
+                words += [str(each) for each in value]
+            elif value is not None:
+                words.append(str(value))
         elif isinstance(value, list | tuple):
-            words += [word for each in value for word in (parameter.opts[0], str(each))]
+            for each in value:
+                words += [parameter.opts[0], str(each)]
         elif value is True:
             words.append(parameter.opts[0])
         elif value not in (None, False, parameter.default):
@@ -123,7 +177,7 @@ def command_line(context: typer.Context, seed: int) -> str:
 
 
 def fact_lines(facts: Mapping[str, Any]) -> str:
-    """A line for each fact, below a verdict."""
+    """One line for each fact, to stand below a verdict."""
     return "\n".join(f"  {name:<10} {value}" for name, value in facts.items())
 
 
@@ -135,4 +189,6 @@ def finite(value: Any) -> Any:
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

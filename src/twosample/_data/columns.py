@@ -1,4 +1,4 @@
-"""What of a table is tested: which columns, as what, and what becomes of missing values. The user says."""
+"""What the user says of a table: which columns to test, as what, and about missing values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Missing: TypeAlias = Literal["error", "drop", "indicator"]
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table to test, as what, and what becomes of missing values.
+    """Which columns of a table to test, as what, and what to do about missing values.
 
-    A fitted test remembers it and treats later data alike, also after `save` and `load`.
+    A fitted test remembers them and treats later data alike, also after `save` and `load`.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ class Columns:
 
     def __post_init__(self) -> None:
         keep = None if self.keep is None else _names(self.keep, "keep")
-        drop, kinds = _names(self.drop, "drop"), dict(self.kinds)
+        drop = _names(self.drop, "drop")
+        kinds = dict(self.kinds)
         if self.missing not in get_args(Missing):
             raise InputError(
                 f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}."
@@ -76,23 +77,26 @@ class Columns:
                 raise InputError(
                     f"column {name!r} has a kind, but is not among those to keep; name it there."
                 )
-        # Tuples, which can be compared, hashed and sent to other processes.
-        for field, value in (("keep", keep), ("drop", drop), ("kinds", tuple(kinds.items()))):
-            object.__setattr__(self, field, value)
+        # Tuples, because they can be compared and hashed.
+        object.__setattr__(self, "keep", keep)
+        object.__setattr__(self, "drop", drop)
+        object.__setattr__(self, "kinds", tuple(kinds.items()))
 
     def kind_of(self, name: str) -> AsKind | None:
         """What a column is to be taken as; None for what it seems to be."""
         return dict(self.kinds).get(name)
 
     def places(self, names: Sequence[str], sample: str) -> list[int]:
-        """Where the columns to test stand among `names`, those of the table that messages call `sample`."""
-        if absent := [name for name in self.keep or () if name not in names]:
-            raise InputError(f"{sample} has no column {absent[0]!r}; it has {_some(names)}.")
-        left_out = set(self.drop)
-        kept = set(names if self.keep is None else self.keep)
-        places = [
-            place for place, name in enumerate(names) if name in kept and name not in left_out
-        ]
+        """Where the columns to test stand among the `names` of a table's columns.
+
+        Messages call the table `sample`.
+        """
+        for name in self.keep or ():
+            if name not in names:
+                raise InputError(f"{sample} has no column {name!r}; it has {_some(names)}.")
+        # Sets, because a table may have thousands of columns.
+        tested = set(names if self.keep is None else self.keep) - set(self.drop)
+        places = [place for place, name in enumerate(names) if name in tested]
         if names and not places:
             raise InputError(
                 f"no column of {sample} is left to test; drop fewer of {_some(names)}."
@@ -100,7 +104,7 @@ class Columns:
         return places
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse what is said about columns that no sample has: most likely a slip of the pen."""
+        """Refuse what is said about columns that no sample has; most likely it is a typing error."""
         for name in (*self.drop, *dict(self.kinds)):
             if name not in names:
                 raise InputError(f"there is no column {name!r}; there are {_some(names)}.")
@@ -115,4 +119,5 @@ def _names(given: Sequence[str], field: str) -> tuple[str, ...]:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + (f", ... {len(names)} in all" if len(names) > 10 else "")
+    listed = ", ".join(names[:10])
+    return listed if len(names) <= 10 else f"{listed}, ... {len(names)} in all"

@@ -1,4 +1,4 @@
-"""Files to samples, for the command line: by its ending a file becomes what `as_samples` takes."""
+"""Whole files to what `as_samples` takes: the ending of a file's name says how to read it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ from .._progress import bar
 from ..errors import InputError
 from .handles import check_survival, empty, is_zipped, opened, polars_for, told_about, unheard
 from .images import picture_parts, read_pictures
-from .records import Records, read_json_lines, read_query
+from .json_lines import read_json_lines
+from .records import Records
 from .text import SEPARATORS, line_of, read_text
 
 if TYPE_CHECKING:
     import polars
 
-Table: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
+Contents: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
 """A table with named columns, or an array whose first axis counts the points."""
 
 Place: TypeAlias = Callable[[int], str] | None
 """Row -> what messages call it; None for "row 16"."""
 
+Reader: TypeAlias = Callable[[io.BufferedReader, Path, Columns], tuple[Contents, Place]]
+
+# The name of a SQLite file, and a query behind "::" if there is one.
 _DATABASE = re.compile(
     r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?",
     re.DOTALL,
@@ -41,17 +45,6 @@ _SERVER = re.compile(r"(\w+)://")
 JSON_LINES = (".jsonl", ".ndjson")
 TYPED = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Endings of tables that polars reads in parts."""
-
-
-def read_pair(path_x: str | Path, path_y: str | Path) -> tuple[Table, Table]:
-    """The contents of two files."""
-    return read(path_x), read(path_y)
-
-
-def read(path: str | Path) -> Table:
-    """The contents of one file: as `read_source`, without where its rows stand."""
-    table: Table = read_source(path).data
-    return table
 
 
 def read_source(
@@ -92,14 +85,12 @@ def read_source(
         If it takes polars or Pillow, which is not installed.
     """
     name = str(path)
-    if (database := database_of(name)) is not None:
+    database = database_of(name)
+    if database is not None:
         return _read_database(name, *database, rules)
     file, member = locate(path)
     if os.path.isdir(file):
-        parts = picture_parts(file, resize)
-        files = [picture for part in parts for picture in part.files]
-        with bar(f"reading {file.name}", len(files), progress) as tick:
-            return Source(read_pictures(parts, tick), name, place=lambda row: str(files[row]))
+        return _read_folder(name, file, resize, progress)
     if resize is not None:
         raise InputError(
             f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize."
@@ -115,57 +106,68 @@ def read_source(
             raise empty(file)
         if ending == ".npz":
             return Source(_read_npz(stream, file, member), name)
-        table, place = _READERS[ending](stream, file, rules)
-        return Source(table, name, place=place)
+        contents, place = _READERS[ending](stream, file, rules)
+        return Source(contents, name, place=place)
 
 
 def ending_of(file: Path) -> str:
-    """By what a file is known: .csv, or .csv.gz."""
-    return file.with_suffix("").suffix.lower() + ".gz" if is_zipped(file) else file.suffix.lower()
+    """What says the kind of a file, such as .csv or .csv.gz."""
+    if is_zipped(file):
+        return file.with_suffix("").suffix.lower() + ".gz"
+    return file.suffix.lower()
 
 
 def _known_ending(file: Path, name: str) -> str:
     ending = ending_of(file)
     if ending in _READERS or ending == ".npz":
         return ending
-    if (server := _SERVER.match(name)) is not None:
+    server = _SERVER.match(name)
+    if server is not None:
         raise InputError(
             f"{server[1]} databases are not read here; write what you need to a Parquet or CSV "
             "file."
         )
-    what = f"ends in '{ending}'" if ending else "has no ending"
+    shown = f"ends in '{ending}'" if ending else "has no ending"
     raise InputError(
-        f"{file} {what}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db."
+        f"{file} {shown}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db."
     )
 
 
 def database_of(name: str) -> tuple[Path, str | None] | None:
-    """The file and the query, if it is a SQLite database that is named."""
-    found = _DATABASE.fullmatch(name)
-    return (
-        None
-        if found is None or os.path.isdir(name)
-        else (Path(found["any"] or found["file"]), found["query"])
-    )
+    """The file and the query, if the name is that of a SQLite database."""
+    match = _DATABASE.fullmatch(name)
+    if match is None or os.path.isdir(name):
+        return None
+    return Path(match["any"] or match["file"]), match["query"]
 
 
 def locate(path: str | Path) -> tuple[Path, str | None]:
-    """The file, and what follows '::' unless that is a part of an existing file's name."""
+    """The file, and what follows '::', unless a file of the whole name exists."""
     name, separator, member = str(path).rpartition("::")
     if not separator or not name or Path(path).exists():
         return Path(path), None
     return Path(name), member
 
 
-# Text
+def _read_folder(
+    name: str, folder: Path, resize: tuple[int, int] | None, progress: bool | None
+) -> Source:
+    parts = picture_parts(folder, resize)
+    files = [file for part in parts for file in part.files]
+    with bar(f"reading {folder.name}", len(files), progress) as tick:
+        pixels = read_pictures(parts, tick)
+    return Source(pixels, name, place=lambda row: str(files[row]))
+
+
+# Text and databases
 
 
 def _read_text(
     stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
 ) -> tuple[polars.DataFrame, Place]:
-    return read_text(stream, file, rules, separator=separator), partial(
-        line_of, file, separator=separator
-    )
+    table = read_text(stream, file, rules, separator=separator)
+    # The line is looked up only if a message names the row, since it takes a pass over the file.
+    return table, partial(line_of, file, separator=separator)
 
 
 def _read_json_lines(
@@ -176,7 +178,9 @@ def _read_json_lines(
 
 
 def _read_database(name: str, file: Path, query: str | None, rules: Columns) -> Source:
-    with opened(file):
+    from .database import read_query  # here, because it takes sqlite3
+
+    with opened(file):  # which says why a file cannot be read better than SQLite does
         records = read_query(file, query, rules)
     return Source(_as_table(records, file), name, place=records.place)
 
@@ -192,7 +196,7 @@ def _as_table(records: Records, file: Path) -> polars.DataFrame:
 def _read_parquet(
     stream: io.BufferedReader, file: Path, rules: Columns
 ) -> tuple[polars.DataFrame, Place]:
-    with unheard:
+    with unheard:  # polars writes to standard error before it raises
         table: polars.DataFrame = polars_for(file).read_parquet(stream)
     return table, None
 
@@ -201,17 +205,17 @@ def _read_arrow(
     stream: io.BufferedReader, file: Path, rules: Columns
 ) -> tuple[polars.DataFrame, Place]:
     pl = polars_for(file)
-    whole = is_whole(stream)
-    # polars would read on from where the buffer of `stream` ends, so the streaming format is read
-    # from memory.
+    table: polars.DataFrame
     with unheard:
-        table: polars.DataFrame = (
-            pl.read_ipc(stream) if whole else pl.read_ipc_stream(io.BytesIO(stream.read()))
-        )
+        if is_arrow_file(stream):
+            table = pl.read_ipc(stream)
+        else:
+            # From memory: polars would read on from where the buffer of `stream` ends.
+            table = pl.read_ipc_stream(io.BytesIO(stream.read()))
     return table, None
 
 
-def is_whole(stream: io.BufferedReader) -> bool:
+def is_arrow_file(stream: io.BufferedReader) -> bool:
     """Whether it is the file format of Arrow (Feather version 2), not the streaming format."""
     return stream.peek(6)[:6] == b"ARROW1"
 
@@ -219,13 +223,15 @@ def is_whole(stream: io.BufferedReader) -> bool:
 def check_typed(path: str) -> None:
     """Refuse a Parquet or Arrow file that would end the process, see `check_survival`."""
     file = Path(path)
-    if ending_of(file) not in TYPED or not file.is_file():
+    ending = ending_of(file)
+    if ending not in TYPED or not file.is_file():
         return
-    if ending_of(file) in (".parquet", ".pq"):
+    if ending in (".parquet", ".pq"):
         check_survival(file, "read_parquet")
-    else:
-        with opened(file) as stream:
-            check_survival(file, "read_ipc" if is_whole(stream) else "read_ipc_stream")
+        return
+    with opened(file) as stream:
+        reader = "read_ipc" if is_arrow_file(stream) else "read_ipc_stream"
+    check_survival(file, reader)
 
 
 # NumPy
@@ -242,37 +248,37 @@ def _read_npz(stream: io.BufferedReader, file: Path, member: str | None) -> npt.
     with _archive(stream, file) as archive:
         name = _chosen(archive, file, member)
         array: npt.NDArray[Any] = archive[name]
-    if not isinstance(array, np.ndarray):  # the bytes of a member that is no NPY file
+    if not isinstance(array, np.ndarray):  # of a member that is no NPY file, NumPy gives the bytes
         raise _no_array(file, name)
     return array
 
 
 def member_size(file: Path, member: str | None) -> int:
-    """Bytes of an array in an NPZ file, by what the file says; 0 if it cannot be read, which is told elsewhere."""
+    """Bytes of an array in an NPZ file, by what the file says; 0 if the file cannot be read."""
     try:
         with opened(file) as stream, _archive(stream, file) as archive:
-            return int(archive.zip.getinfo(_chosen(archive, file, member) + ".npy").file_size)
-    except Exception:
+            name = _chosen(archive, file, member)
+            return int(archive.zip.getinfo(f"{name}.npy").file_size)
+    except Exception:  # whoever reads the array says what is wrong
         return 0
 
 
 def extract_member(file: Path, member: str | None, folder: Path) -> Path:
     """An array of an NPZ file as an NPY file in the folder."""
     with opened(file) as stream, told_about(file), _archive(stream, file) as archive:
-        name = _chosen(archive, file, member) + ".npy"
+        name = _chosen(archive, file, member)
         target = folder / "array.npy"
-        if archive.zip.getinfo(name).file_size > shutil.disk_usage(folder).free:
+        if archive.zip.getinfo(f"{name}.npy").file_size > shutil.disk_usage(folder).free:
             raise InputError(
                 f"{file} does not fit into {folder} without compression; set TMPDIR to a larger "
                 "folder."
             )
-        with archive.zip.open(name) as packed, target.open("wb") as unpacked:
+        with archive.zip.open(f"{name}.npy") as packed, target.open("wb") as unpacked:
             if packed.peek(6)[:6] != b"\x93NUMPY":
-                raise _no_array(file, name.removesuffix(".npy"))
+                raise _no_array(file, name)
             shutil.copyfileobj(packed, unpacked)
-        mapped(
-            target
-        )  # so that whatever is wrong with the array is told here, of the file that the user knows
+        # So that an error in the array is raised here, where it names the file that the user knows.
+        mapped(target)
     return target
 
 
@@ -283,17 +289,20 @@ def _archive(stream: io.BufferedReader, file: Path) -> Any:
 
 
 def _chosen(archive: Any, file: Path, member: str | None) -> str:
-    """The name of the array that is meant."""
+    """The name of the array that is meant: `member`, or the only one."""
     names = sorted(archive.files)
     listed = ", ".join(names) or "nothing"
-    if member is None and len(names) != 1:
+    if member is not None:
+        if member not in names:
+            raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
+        name = member
+    elif len(names) == 1:
+        name = names[0]
+    else:
+        example = names[0] if names else "name"
         raise InputError(
-            f"{file} holds {len(names)} arrays ({listed}); pick one as in "
-            f"{file}::{names[0] if names else 'name'}."
+            f"{file} holds {len(names)} arrays ({listed}); pick one as in {file}::{example}."
         )
-    if member is not None and member not in names:
-        raise InputError(f"{file} holds no array called '{member}'; it holds {listed}.")
-    name: str = names[0] if member is None else member
     if f"{name}.npy" not in archive.zip.namelist():
         raise _no_array(file, name)
     return name
@@ -311,12 +320,13 @@ def mapped(file: Path) -> npt.NDArray[Any]:
     return array
 
 
-_CSV, _TSV = (partial(_read_text, separator=SEPARATORS[ending]) for ending in (".csv", ".tsv"))
-_READERS: dict[str, Callable[[io.BufferedReader, Path, Columns], tuple[Table, Place]]] = {
-    ".csv": _CSV,
-    ".csv.gz": _CSV,
-    ".tsv": _TSV,
-    ".tsv.gz": _TSV,
+_read_csv = partial(_read_text, separator=SEPARATORS[".csv"])
+_read_tsv = partial(_read_text, separator=SEPARATORS[".tsv"])
+_READERS: dict[str, Reader] = {
+    ".csv": _read_csv,
+    ".csv.gz": _read_csv,
+    ".tsv": _read_tsv,
+    ".tsv.gz": _read_tsv,
     ".jsonl": _read_json_lines,
     ".jsonl.gz": _read_json_lines,
     ".ndjson": _read_json_lines,

@@ -1,4 +1,4 @@
-"""What all readers of files share: opening one, and a sentence that names it for whatever goes wrong inside."""
+"""What all readers of files share: opening one, and errors as sentences that name it."""
 
 from __future__ import annotations
 
@@ -28,24 +28,21 @@ def opened(file: Path) -> Iterator[io.BufferedReader]:
         ) from None
     except PermissionError:
         raise InputError(f"{file} may not be read by this user; change its permissions.") from None
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # a name that is too long, a NUL in it, a device that fails
+    # A name may be too long or contain a NUL, and a device may fail.
+    except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be opened: {sentence(error)}") from error
     with stream:
-        # A GzipFile is all that a BufferedReader asks of a raw file, though its type does not say
-        # so.
-        yield (
-            io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=stream)))
-            if is_zipped(file)
-            else stream
-        )
+        if is_zipped(file):
+            # A GzipFile has all that a BufferedReader asks for, though its type does not say so.
+            unzipped = cast("io.RawIOBase", gzip.GzipFile(fileobj=stream))
+            yield io.BufferedReader(unzipped)
+        else:
+            yield stream
 
 
 @contextmanager
 def told_about(file: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into a sentence that names the file: there, any failure is the file's."""
+    """Turn whatever a parser raises into a sentence that names the file, which must be at fault."""
     try:
         yield
     except TwoSampleError:
@@ -57,18 +54,18 @@ def told_about(file: Path) -> Iterator[None]:
             raise InputError(
                 f"{file} holds Python objects, which are never unpickled; save numbers."
             ) from error
-        what = f"{file} cannot be read as {file.suffix[1:].lower()}: {sentence(error)}"
-        raise InputError(f"{what} Is it damaged, cut short or misnamed?") from error
+        raise InputError(
+            f"{_unreadable(file)}: {sentence(error)} Is it damaged, cut short or misnamed?"
+        ) from error
     except BaseException as error:
-        if (
-            type(error).__name__ != "PanicException"
-        ):  # how polars fails where it should not; not an Exception
+        # When polars panics it raises a class of its own, which is not an Exception.
+        if type(error).__name__ != "PanicException":
             raise
-        raise _damaged(file) from error
+        raise InputError(f"{_unreadable(file)}: it is damaged.") from error
 
 
-def _damaged(file: Path) -> InputError:
-    return InputError(f"{file} cannot be read as {file.suffix[1:].lower()}: it is damaged.")
+def _unreadable(file: Path) -> str:
+    return f"{file} cannot be read as {file.suffix[1:].lower()}"
 
 
 def empty(file: Path) -> InputError:
@@ -78,10 +75,14 @@ def empty(file: Path) -> InputError:
 
 def sentence(error: BaseException) -> str:
     """The first line of a foreign message, ending in a full stop."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
-    line = re.sub(r"<[\w.]+ object at 0x[0-9a-f]+>", "something else", line)
-    return line[:200].rstrip(" .:") + "."
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    lines = text.strip().splitlines()
+    first = lines[0] if lines else type(error).__name__
+    # An address in memory tells a user nothing.
+    first = re.sub(r"<[\w.]+ object at 0x[0-9a-f]+>", "something else", first)
+    return first[:200].rstrip(" .:") + "."
 
 
 def is_zipped(file: Path) -> bool:
@@ -105,11 +106,11 @@ _READ = "import polars, sys; getattr(polars, sys.argv[1])(sys.argv[2])"
 
 
 def check_survival(file: Path, reader: str) -> None:
-    """Refuse a file over which polars would end this process, by letting a child process read it first.
+    """Refuse a file over which polars would end this process: a child process reads it first.
 
-    If lengths in it are damaged, polars asks for as much memory as they say, and where there is
-    none, it aborts: no `except` sees that. Larger files are not checked, because all of them would
-    be read twice.
+    If lengths in the file are damaged, polars asks for as much memory as they say. Where there is
+    not so much, it aborts, which no `except` sees. Large files are not checked, because that would
+    take as long as reading them.
 
     Parameters
     ----------
@@ -124,30 +125,30 @@ def check_survival(file: Path, reader: str) -> None:
     child = subprocess.run(
         [sys.executable, "-P", "-c", _READ, reader, str(file.absolute())], stderr=subprocess.DEVNULL
     )
-    if child.returncode not in (
-        0,
-        1,
-        -9,
-    ):  # it is read, it is refused as this process will say, memory was short
-        raise _damaged(file)
+    # 0: it was read. 1: it was refused, and this process will say why. -9: memory was short.
+    if child.returncode not in (0, 1, -9):
+        raise InputError(f"{_unreadable(file)}: it is damaged.")
 
 
 class _Unheard:
-    """Sends standard error to nowhere while polars reads binary files: it tells of a panic there before it raises.
+    """Sends standard error to nowhere while polars reads binary files.
 
-    The descriptor is that of the whole process, so the last of several threads to leave brings it
-    back.
+    When polars panics, it writes a backtrace there before it raises. The descriptor belongs to the
+    whole process, so the last of several threads to leave brings it back.
     """
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._kept = threading.Lock(), 0, -1
+        self._lock = threading.Lock()
+        self._inside = 0  # threads
+        self._kept = -1  # a copy of the descriptor of standard error, while it is diverted
 
     def __enter__(self) -> None:
         with self._lock, suppress(OSError):  # a process may have closed it
             if not self._inside:
                 if sys.stderr is not None:
                     sys.stderr.flush()
-                self._kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+                self._kept = os.dup(2)
+                nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, 2)
                 os.close(nowhere)
             self._inside += 1

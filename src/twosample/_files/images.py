@@ -1,4 +1,4 @@
-"""Folders of pictures to arrays: PNG and JPEG files of one size and one mode, in the order of their names."""
+"""Folders of PNG and JPEG files of one size and one mode to arrays, in the order of their names."""
 
 from __future__ import annotations
 
@@ -17,25 +17,21 @@ from ..errors import InputError, MissingDependency
 ENDINGS = (".png", ".jpg", ".jpeg")
 _OTHERS = (".avif", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-_MODES = {
-    "1": "L",
-    "L": "L",
-    "RGB": "RGB",
-    "RGBA": "RGBA",
-}  # what is done with each mode of Pillow; P depends
+# Mode of Pillow -> the mode that it is converted to. What becomes of "P" depends on the picture.
+_MODES = {"1": "L", "L": "L", "RGB": "RGB", "RGBA": "RGBA"}
 _PART = 2**22  # bytes of pixels in a part of a folder
 
 
 def parse_size(text: str) -> tuple[int, int]:
     """Width and height from 64x48."""
-    found = re.fullmatch(r"([1-9]\d{0,4})[xX×]([1-9]\d{0,4})", text.strip())
-    if found is None:
+    match = re.fullmatch(r"([1-9]\d{0,4})[xX×]([1-9]\d{0,4})", text.strip())
+    if match is None:
         raise InputError(f"--resize is {text!r}; give width and height in pixels, such as 64x64.")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True)
-class Form:
+class PictureFormat:
     """What all pictures of a folder have in common.
 
     Attributes
@@ -45,7 +41,7 @@ class Form:
     mode
         "L" (grey), "RGB" or "RGBA".
     first
-        The picture that it was seen in.
+        The first picture, which decides it.
     """
 
     size: tuple[int, int]
@@ -63,7 +59,7 @@ class PictureRows:
     """Some of the pictures of a folder."""
 
     files: tuple[Path, ...]
-    form: Form
+    format: PictureFormat
     resized: bool
 
     @property
@@ -73,14 +69,14 @@ class PictureRows:
 
     def read(self, tick: Callable[[str], None] | None = None) -> NDArray[np.uint8]:
         """The pixels: (N, height, width), or (N, height, width, channels) of pictures in colour."""
-        width, height = self.form.size
-        channels = _CHANNELS[self.form.mode]
+        width, height = self.format.size
+        channels = _CHANNELS[self.format.mode]
         pixels = np.empty((len(self.files), height, width, channels), dtype=np.uint8)
         for place, file in zip(pixels, self.files, strict=True):
             picture = _open(file)
             if self.resized:
-                picture = picture.resize(self.form.size)
-            _check(picture, file, self.form)
+                picture = picture.resize(self.format.size)
+            _check(picture, file, self.format)
             place[:] = np.asarray(picture).reshape(place.shape)
             if tick is not None:
                 tick(file.name)
@@ -88,15 +84,16 @@ class PictureRows:
 
 
 def picture_parts(folder: Path, resize: tuple[int, int] | None = None) -> list[PictureRows]:
-    """The pictures of a folder in parts of some megabytes; what they have in common is that of the first."""
+    """The pictures of a folder in parts of some megabytes; all must be like the first."""
     files = _pictures(folder)
     first = _open(files[0])
-    form = Form(resize or first.size, first.mode, files[0])
-    step = max(1, _PART // form.bytes)
-    return [
-        PictureRows(tuple(files[start : start + step]), form, resize is not None)
-        for start in range(0, len(files), step)
-    ]
+    shared = PictureFormat(resize or first.size, first.mode, files[0])
+    step = max(1, _PART // shared.bytes)
+    parts = []
+    for start in range(0, len(files), step):
+        some = tuple(files[start : start + step])
+        parts.append(PictureRows(some, shared, resized=resize is not None))
+    return parts
 
 
 def read_pictures(parts: Sequence[PictureRows], tick: Callable[[str], None]) -> NDArray[np.uint8]:
@@ -105,19 +102,19 @@ def read_pictures(parts: Sequence[PictureRows], tick: Callable[[str], None]) -> 
 
 
 def _pictures(folder: Path) -> list[Path]:
+    """The files of the pictures in a folder, in the order of their names."""
     try:
-        found = sorted(
-            (file for file in folder.iterdir() if not file.name.startswith(".")),
-            key=lambda file: file.name,
-        )
+        visible = [file for file in folder.iterdir() if not file.name.startswith(".")]
     except OSError as error:
         raise InputError(f"{folder} cannot be listed: {error.strerror or error}.") from error
-    if other := next((file for file in found if file.suffix.lower() in _OTHERS), None):
-        raise InputError(f"{other} is neither PNG nor JPEG; convert it, or move it elsewhere.")
-    files = [file for file in found if file.suffix.lower() in ENDINGS]
+    visible.sort(key=lambda file: file.name)
+    for file in visible:
+        if file.suffix.lower() in _OTHERS:
+            raise InputError(f"{file} is neither PNG nor JPEG; convert it, or move it elsewhere.")
+    files = [file for file in visible if file.suffix.lower() in ENDINGS]
     if not files:
-        inside = next((file for file in found if file.is_dir()), None)
-        hint = "" if inside is None else f", but folders: give one of them, such as {inside}"
+        folders = [file for file in visible if file.is_dir()]
+        hint = f", but folders: give one of them, such as {folders[0]}" if folders else ""
         raise InputError(
             f"{folder} is a folder without PNG or JPEG files{hint}; give a file, or a folder of "
             "pictures."
@@ -143,34 +140,32 @@ def _open(file: Path) -> Any:
                 mode = _MODES.get(mode, "")
                 if mode:
                     return ImageOps.exif_transpose(picture).convert(mode)
-                found = picture.mode
+                unknown = picture.mode
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise InputError(
             f"{file} is too large a picture ({str(error).split(',')[0]}); shrink it."
         ) from error
     except Exception as error:  # whatever a decoder raises, it is the file's fault
-        why = (
-            getattr(error, "strerror", None)
-            or str(error).partition(" '")[0]
-            or type(error).__name__
-        )
+        # Pillow's messages quote the name of the file, which stands before them here.
+        reason = getattr(error, "strerror", None) or str(error).partition(" '")[0]
+        reason = reason.rstrip(".") or type(error).__name__
         raise InputError(
-            f"{file} cannot be read as a picture: {why.rstrip('.')}. Is it damaged or misnamed?"
+            f"{file} cannot be read as a picture: {reason}. Is it damaged or misnamed?"
         ) from error
-    raise InputError(f"{file} is of the mode {found}; convert it to 8 bits of grey, RGB or RGBA.")
+    raise InputError(f"{file} is of the mode {unknown}; convert it to 8 bits of grey, RGB or RGBA.")
 
 
-def _check(picture: Any, file: Path, form: Form) -> None:
-    if picture.size != form.size:
-        (width, height), (w, h) = form.size, picture.size
+def _check(picture: Any, file: Path, shared: PictureFormat) -> None:
+    first = shared.first.name
+    if picture.size != shared.size:
+        width, height = shared.size
+        other_width, other_height = picture.size
         raise InputError(
-            f"{file} has {w} x {h} pixels but {form.first.name} has {width} x {height}; bring them "
-            "to one size with "
-            f"--resize {width}x{height}."
+            f"{file} has {other_width} x {other_height} pixels but {first} has {width} x {height}; "
+            f"bring them to one size with --resize {width}x{height}."
         )
-    if picture.mode != form.mode:
+    if picture.mode != shared.mode:
         raise InputError(
-            f"{file} is of the mode {picture.mode} but {form.first.name} of the mode {form.mode}; "
-            "convert all pictures "
-            "to grey, or all to colour."
+            f"{file} is of the mode {picture.mode} but {first} of the mode {shared.mode}; convert "
+            "all pictures to grey, or all to colour."
         )

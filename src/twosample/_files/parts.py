@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .formats import ending_of, is_whole, mapped
+from .formats import ending_of, is_arrow_file, mapped
 from .handles import opened, polars_for, told_about, unheard
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class NpyRows:
     def read(self) -> npt.NDArray[Any]:
         """The rows, as an array in memory."""
         with told_about(self.path):
-            # The map goes when this returns, and with it the pages that reading has brought into
-            # memory.
+            # A copy, so that the map, and with it the pages in memory, goes when this returns.
             return np.array(mapped(self.path)[self.start : self.start + self.rows])
 
     def elsewhere(self) -> NpyRows:
@@ -56,8 +55,9 @@ class ParquetRows:
         return part  # type: ignore[no-any-return]
 
     def pieces(self) -> Iterator[polars.DataFrame]:
-        """The rows, fewer at a time: what becomes of a table in float64 takes several times its memory."""
+        """The rows, fewer at a time."""
         part = self.read()
+        # In float64 and with a column for each level, a table takes several times its memory.
         return part.iter_slices(max(1, _PART // max(1, part.width)))
 
     def elsewhere(self) -> ParquetRows:
@@ -75,35 +75,41 @@ def npy_parts(path: str | Path) -> list[NpyRows]:
             f"{file} holds a single number, not rows; save a 2-D array, one row a point."
         )
     width = int(np.prod(array.shape[1:], dtype=np.int64))
-    return [NpyRows(file, start, rows) for start, rows in _cuts(len(array), width, _PART)]
+    cuts = _cuts(len(array), width, _PART)
+    return [NpyRows(file, start, rows) for start, rows in cuts]
 
 
 def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> list[ParquetRows]:
-    """A Parquet or Arrow file in parts of some million numbers at most; of its columns those that are named, or all."""
+    """A Parquet or Arrow file, or only some `columns` of it, in parts of some million numbers."""
     file = Path(path)
     chosen = None if columns is None else tuple(columns)
     with opened(file), told_about(file), unheard:
         names = _scanned(file, None).collect_schema().names()
-        if absent := [name for name in chosen or () if name not in names]:
-            raise InputError(f"{file} has no column {absent[0]!r}; it has {', '.join(names[:10])}.")
-        rows = int(_scanned(file, None).select(polars_for(file).len()).collect().item())
-    # Larger than those of other files: polars finds a row of a row group by going through those
-    # before it.
-    return [ParquetRows(file, *cut, chosen) for cut in _cuts(rows, len(chosen or names), 4 * _PART)]
+        for name in chosen or ():
+            if name not in names:
+                raise InputError(f"{file} has no column {name!r}; it has {', '.join(names[:10])}.")
+        counted = _scanned(file, None).select(polars_for(file).len()).collect()
+    # Parts are larger than those of other files, because polars finds a row of a row group by going
+    # through the rows before it.
+    cuts = _cuts(int(counted.item()), len(chosen or names), 4 * _PART)
+    return [ParquetRows(file, start, rows, chosen) for start, rows in cuts]
 
 
 def _cuts(rows: int, width: int, numbers: int) -> Iterator[tuple[int, int]]:
+    """Where parts of at most so many numbers start, and how many rows each has."""
     step = max(1, numbers // max(1, width))
-    return ((start, min(step, rows - start)) for start in range(0, rows, step))
+    for start in range(0, rows, step):
+        yield start, min(step, rows - start)
 
 
 def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
     pl = polars_for(file)
     if ending_of(file) in (".parquet", ".pq"):
+        # Without these, a star or an equals sign in the name of a file means something to polars.
         lazy = pl.scan_parquet(file, glob=False, hive_partitioning=False)
     else:
         with opened(file) as stream:
-            if not is_whole(stream):
+            if not is_arrow_file(stream):
                 raise InputError(
                     f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet."
                 )

@@ -1,8 +1,8 @@
 """CSV and TSV files to tables.
 
 They need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true`
-and `false` are booleans, and a date stays a date: whether such a column can be tested is for
-`samples` to say.
+and `false` are booleans, and a date stays a date: whether such a column can be tested is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 _MISSING = ["", "NA", "N/A", "null", "NULL"]
 
+_QUOTE = b'"'
+
 
 def read_text(
     stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
 ) -> polars.DataFrame:
-    """The table in a text file; columns that are to be categories are what is written there, "02139" too."""
+    """The table in a text file; a column that is to be a category stays as written, such as "02139"."""
     return _parsed(_with_newlines(stream.read()), file, rules, separator)
 
 
@@ -55,14 +57,14 @@ def text_parts(
             if column.null_count() < len(column):  # else it may be anything
                 seen.setdefault(column.name, set()).add(column.dtype)
     pl = polars_for(file)
-    types = {name: _common(pl, found) for name, found in seen.items()}
+    types = {name: _common(pl, kinds) for name, kinds in seen.items()}
     for part in _pieces(file, rules, separator, types):
         tick("rows")
         yield part
 
 
 def _common(pl: Any, types: set[Any]) -> Any:
-    """The type of a column whose parts seem to be of these types: what is not all numbers is text."""
+    """The type of a column whose parts seem to be of these types; text, if not all are numbers."""
     if len(types) == 1:
         return next(iter(types))
     return pl.Float64 if all(kind.is_numeric() for kind in types) else pl.String
@@ -76,29 +78,39 @@ def _pieces(
     with opened(file) as stream, told_about(file):
         if not stream.peek(1):
             raise empty(file)
-        head, lines = b"", 0
+        header = b""
+        lines = 0
         for raw in _cut(stream, returns):
-            if not head:
-                head = raw[: _end_of_header(raw)]
+            if not header:
+                header = raw[: _end_of_header(raw)]
                 yield _parsed(raw, file, rules, separator, types)
             else:
-                yield _parsed(head + raw, file, rules, separator, types, lines - head.count(b"\n"))
+                # Each piece is parsed with the header, whose lines do not count twice.
+                before = lines - header.count(b"\n")
+                yield _parsed(header + raw, file, rules, separator, types, before)
             lines += raw.count(b"\n")
 
 
 def _has_only_returns(file: Path) -> bool:
     """Whether no line of the file ends in a newline, as on old Macs."""
     with opened(file) as stream, told_about(file):
-        return not any(b"\n" in block for block in iter(lambda: stream.read(PIECE), b""))
+        while block := stream.read(PIECE):
+            if b"\n" in block:
+                return False
+    return True
 
 
 def _cut(stream: io.BufferedReader, returns: bool) -> Iterator[bytes]:
-    """The text, cut where a line ends that is no part of a quotation; lines may end in carriage `returns` alone."""
+    """The text, cut where a line ends, but not within quotation marks.
+
+    Where lines end in carriage `returns` alone, these become newlines.
+    """
     rest = b""
     while block := stream.read(PIECE):
         rest += block.replace(b"\r", b"\n") if returns else block
         end = rest.rfind(b"\n") + 1
-        while end and rest.count(b'"', 0, end) % 2:
+        # After an odd number of quotation marks, one is open.
+        while end and rest.count(_QUOTE, 0, end) % 2:
             end = rest.rfind(b"\n", 0, end - 1) + 1
         if end:
             yield rest[:end]
@@ -108,13 +120,13 @@ def _cut(stream: io.BufferedReader, returns: bool) -> Iterator[bytes]:
 
 
 def _end_of_header(raw: bytes) -> int:
-    """Where the first line with text ends, a quotation in it being a part of it."""
+    """Where the first line with text ends; a newline within quotation marks does not end it."""
     end = 0
     while True:
         end = raw.find(b"\n", end) + 1
         if not end:
             return len(raw)
-        if raw[:end].strip() and raw.count(b'"', 0, end) % 2 == 0:
+        if raw[:end].strip() and raw.count(_QUOTE, 0, end) % 2 == 0:
             return end
 
 
@@ -126,45 +138,69 @@ def _parsed(
     types: Mapping[str, Any] | None = None,
     before: int = 0,
 ) -> polars.DataFrame:
-    """The table in some text; of `types`, those that are known, and so many lines of the file stand `before` it."""
+    """The table in some text.
+
+    Parameters
+    ----------
+    raw
+        The text, with a header.
+    file
+        What messages call it.
+    rules
+        What the user says of columns.
+    separator
+        What stands between fields.
+    types
+        Column -> its type, where it is known.
+    before
+        Lines of the file before the text, for messages that name a line.
+    """
     pl = polars_for(file)
-    known = {} if types is None else types
+    known = types or {}
     header = _header(raw, file, separator)
-    fields = _first(raw, separator)
-    written = [name for name in fields if rules.kind_of(name.strip()) == "category"]
+    fields = _first(raw, separator)  # the header with the blanks around names, as polars has it
+    as_written = [name for name in fields if rules.kind_of(name.strip()) == "category"]
     text = [name for name in fields if known.get(name.strip()) == pl.String]
     try:
-        table = _inferred(pl, raw, separator, dict.fromkeys([*written, *text], pl.String))
+        table = _inferred(pl, raw, separator, dict.fromkeys([*as_written, *text], pl.String))
     except pl.exceptions.PolarsError as error:
-        _scan(
-            raw, file, separator, len(header), before
-        )  # says which line, if it is a matter of lines
-        if _has_two_readings(raw):
-            raise _in_two_ways(file) from error
+        # If a line has too many fields, this raises an error that says which.
+        _scan(raw, file, separator, len(header), before)
+        if _is_ambiguous(raw):
+            raise _ambiguous(file) from error
         raise
-    whole = raw.count(separator.encode()) == (len(header) - 1) * (table.height + 1)
-    if not whole or (table.width and table[:, -1].null_count()) or _has_two_readings(raw):
-        # A row that is too short, or blank, reads as missing values at its end; one whose last
-        # field is empty does too. One with an empty field too many reads as if it had not.
+    if _needs_scan(table, raw, separator, len(header)):
         rows, blank = _scan(raw, file, separator, len(header), before)
         if [name.strip() for name in table.columns] != header or rows != table.height:
-            raise _in_two_ways(file)
+            raise _ambiguous(file)
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
-    typed = [
-        _typed(pl, column, column.name in written, known.get(column.name.strip())).alias(
-            column.name.strip()
-        )
-        for column in table
-    ]
-    return table.select(typed)
+    columns = []
+    for column in table:
+        name = column.name.strip()
+        typed = _typed(pl, column, column.name in as_written, known.get(name))
+        columns.append(typed.alias(name))
+    return table.select(columns)
+
+
+def _needs_scan(table: polars.DataFrame, raw: bytes, separator: str, width: int) -> bool:
+    """Whether the text must be read again line by line, since polars accepts rows of any length.
+
+    It fills a row that is too short, or blank, with missing values, and ignores an empty field too
+    many.
+    """
+    if raw.count(separator.encode()) != (width - 1) * (table.height + 1):
+        return True
+    if table.width and table[:, -1].null_count():
+        return True
+    return _is_ambiguous(raw)
 
 
 def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> polars.DataFrame:
-    """The table in some text, where a column is what all of its values are, not what the first ones seem.
+    """The table in some text; a column is what all of its values are.
 
-    If all values can be read as what the first are, that is what they are. To look at each takes
-    much longer.
+    First it is read as what the first values are. Only where that does not do are all values looked
+    at, which takes much longer.
     """
 
     def read(rows: int | None) -> polars.DataFrame:
@@ -183,31 +219,34 @@ def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> 
     except pl.exceptions.PolarsError:
         try:
             return read(None)
-        except (
-            pl.exceptions.PolarsError
-        ):  # what it takes for numbers, such as digits of other scripts, may be none
+        except pl.exceptions.PolarsError:
+            # polars may take for a number what it cannot read as one, such as digits of other
+            # scripts. Then all columns are text.
             return read(0)
-    settled = table.height <= FIRST or all(
-        column.name in known or _tells(column) for column in table
-    )
-    return table if settled else read(None)
+    if table.height <= FIRST:
+        return table
+    if all(column.name in known or _is_settled(column) for column in table):
+        return table
+    return read(None)
 
 
-def _tells(column: polars.Series) -> bool:
-    """Whether its first rows tell what it holds: dates are read in more ways than one, and there may be nothing yet."""
+def _is_settled(column: polars.Series) -> bool:
+    """Whether the first rows tell the type of a column.
+
+    They do not if they are all missing, nor if they are dates, which are read in several ways.
+    """
     return not column.dtype.is_temporal() and column.head(FIRST).null_count() < FIRST
 
 
-def _has_two_readings(raw: bytes) -> bool:
-    """Whether readers may differ: in what a quotation mark within a field means, or a carriage return alone."""
-    return b'"' in raw or raw.count(b"\r") != raw.count(b"\r\n")
+def _is_ambiguous(raw: bytes) -> bool:
+    """Whether readers may differ about a quotation mark within a field, or a lone carriage return."""
+    return _QUOTE in raw or raw.count(b"\r") != raw.count(b"\r\n")
 
 
-def _in_two_ways(file: Path) -> InputError:
+def _ambiguous(file: Path) -> InputError:
     return InputError(
         f"{file} can be read in two ways, because a quotation mark stands within a field, or lines "
-        "end in different "
-        "ways; mend that."
+        "end in different ways; mend that."
     )
 
 
@@ -215,11 +254,12 @@ def line_of(file: Path, row: int, *, separator: str) -> str:
     """Where a row of the table begins in its file, for a message."""
     with opened(file) as stream:
         records = _rows(_with_newlines(stream.read()), separator)
-        before = width = 0
+        before = 0
+        width = 0
         for record in records:
             if not width:
-                width = len(record)  # blank lines before the header, then the header
-            elif record or width == 1:
+                width = len(record)  # 0 for blank lines before the header
+            elif record or width == 1:  # in a file of one column, a blank line is a missing value
                 row -= 1
             if row < 0:
                 return f"line {before + 1}"
@@ -228,11 +268,12 @@ def line_of(file: Path, row: int, *, separator: str) -> str:
 
 
 def _with_newlines(raw: bytes) -> bytes:
-    """Lines that end in carriage returns alone, as on old Macs, with the newlines that polars takes."""
+    """The text with newlines, if its lines end in carriage returns alone, as on old Macs."""
     return raw if b"\n" in raw else raw.replace(b"\r", b"\n")
 
 
 def _rows(raw: bytes, separator: str) -> Any:
+    """The fields of each line, by the module csv, which is slower than polars but stricter."""
     text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")
     return csv.reader(text, delimiter=separator, strict=True)
 
@@ -261,18 +302,19 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
             f"{file} has no name for column {names.index('') + 1} of {len(names)}; name it, "
             "or leave it out if it only counts the rows."
         )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(
-            f"{file} has {names.count(twice)} columns called '{twice}'; give each a name of its "
-            "own."
-        )
-    other = next((mark for mark in ",;\t|" if mark != separator and mark in names[0]), None)
-    if len(names) == 1 and other is not None:
-        raise InputError(
-            f"{file} has one column, {names[0]!r}, and seems to be separated by {other!r}; "
-            "separate it by commas (.csv) or tabulators (.tsv)."
-        )
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"{file} has {names.count(name)} columns called '{name}'; give each a name of its "
+                "own."
+            )
+    if len(names) == 1:
+        for mark in ",;\t|":
+            if mark != separator and mark in names[0]:
+                raise InputError(
+                    f"{file} has one column, {names[0]!r}, and seems to be separated by {mark!r}; "
+                    "separate it by commas (.csv) or tabulators (.tsv)."
+                )
     if not "".join("".join(names).split()).isprintable():
         raise InputError(
             f"{file} does not begin with the names of columns as text does; is it of another kind?"
@@ -281,45 +323,46 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
 
 
 def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tuple[int, list[int]]:
-    """How many data rows there are, and which, counted from 0, are blank lines.
+    """How many rows there are, and which of them, counted from 0, are blank lines.
 
-    A row with more or fewer fields than the header is refused; so many lines of the file stand
-    `before` the text.
+    Refuses a row with more or fewer fields than the `width` of the header. There are `before` lines
+    of the file before the text.
     """
     rows = _rows(raw, separator)
     blank: list[int] = []
-    count = -1  # the header
+    count = -1  # so that the header, which is no row, brings it to 0
     try:
         for row in rows:
             if row and len(row) != width:
                 fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
                 raise InputError(
                     f"{file}, line {before + rows.line_num}: {fields} where the header has "
-                    f"{width}; "
-                    "mend that line (a value that contains the separator needs quotes around it)."
+                    f"{width}; mend that line (a value that contains the separator needs quotes "
+                    "around it)."
                 )
             if not row:
                 blank.append(count)
-            if row or count >= 0:
+            if row or count >= 0:  # blank lines before the header do not count
                 count += 1
     except csv.Error as error:
-        line = before + rows.line_num
         raise InputError(
-            f"{file}, line {line}: {sentence(error)} Is a quotation mark left open?"
+            f"{file}, line {before + rows.line_num}: {sentence(error)} Is a quotation mark left "
+            "open?"
         ) from error
     except UnicodeDecodeError as error:
-        line = before + rows.line_num
         raise InputError(
-            f"{file} is not UTF-8 text (after line {line}); save it as CSV in UTF-8."
+            f"{file} is not UTF-8 text (after line {before + rows.line_num}); save it as CSV in "
+            "UTF-8."
         ) from error
     return max(count, 0), blank
 
 
 def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> polars.Series:
-    """A text column whose values are numbers or booleans but for blanks around them, or nan, as what it means.
+    """A column in its type: the `known` one, or what its values say.
 
-    One that is to be a category stays what is written, but that 1.0 is the level 1, as in tables.
-    If the type is `known` it is that one.
+    polars takes numbers with blanks around them, and nan, for text; so numbers and booleans are
+    looked for there. A column that is to be a category stays `as_written`, except that 1.0 is the
+    level 1, as in other tables.
     """
     if column.dtype != pl.String:
         return column if known is None else column.cast(known)
@@ -327,16 +370,18 @@ def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> pola
     text = text.set(text.is_in(_MISSING), None)
     if text.null_count() == len(text):
         return text if known is None else text.cast(known)
-    whole = text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1") if as_written else text
+    levels = text
+    if as_written:
+        levels = text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1")
     if known == pl.String:
-        return whole
-    number = text.cast(pl.Float64, strict=False)
-    if not as_written and number.null_count() == text.null_count():
-        return number
-    truth = text.str.to_lowercase()
-    if truth.drop_nulls().is_in(["true", "false"]).all():
-        return truth == "true"
-    return whole
+        return levels
+    numbers = text.cast(pl.Float64, strict=False)
+    if not as_written and numbers.null_count() == text.null_count():
+        return numbers
+    lower = text.str.to_lowercase()
+    if lower.drop_nulls().is_in(["true", "false"]).all():
+        return lower == "true"
+    return levels
 
 
 def _is_number(text: str) -> bool:

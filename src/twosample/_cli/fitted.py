@@ -1,0 +1,183 @@
+"""The commands `twosample fit` and `twosample apply`: a test in two steps, with a file between."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Annotated
+
+import typer
+
+from .console import sentences
+from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .shared import (
+    A,
+    Alpha,
+    AsJson,
+    B,
+    Device,
+    Explain,
+    FailOnReject,
+    InParts,
+    Method,
+    Permutations,
+    Quiet,
+    Report,
+    Scheduler,
+    Seed,
+    fact_lines,
+    finite,
+    read_in_parts,
+    seed_or_new,
+    shows_progress,
+)
+from .test import both, run_on_files, show, sources
+
+
+def fit(
+    a: A,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to keep it, such as kernel.safetensors."
+        ),
+    ],
+    b: B = None,
+    method: Method = "mmd-d",
+    permutations: Permutations = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
+    stream: InParts = False,
+) -> None:
+    """Learn a test from two samples and keep it in a file.
+
+    Learns from all rows what tells the samples apart. 'twosample apply' then tests other rows with
+    it, as often as you like, without learning again. Rows that were learned from must not be
+    tested: they would seem to differ more than others do.
+
+    What --columns, --drop, --type and --missing say is kept in the file, and 'twosample apply'
+    treats other rows alike. The file is in the safetensors format, which runs no code when it is
+    read.
+
+    \b
+    Examples:
+      twosample fit last_year.csv this_year.csv -o kernel.safetensors
+      twosample fit real.npy generated.npy -o kernel.safetensors --seed 0
+    """
+    with sentences(a, b or a, interrupted=f"{output} was not written."):
+        seed = seed_or_new(seed)
+        progress = shows_progress(quiet)
+
+        from .._api import resolve
+        from .._data.streams import known_rows
+        from .._files.inputs import open_pair
+        from .._files.opening import name_of
+        from .._methods import choose
+        from .._saving.saving import writable
+
+        writable(output)  # an error later would lose all that was learned
+        columns = columns_from(keep, drop, types, missing)
+        read_options = read_options_from(
+            columns, resize=resize, stream=True if stream else None, progress=progress
+        )
+        X, Y = open_pair(a, b, by, read_options)
+        if method == "auto":
+            method = choose(known_rows(X), known_rows(Y))[0]
+        test = resolve(method, permutations=permutations)
+        fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
+        facts = {
+            "files": [name_of(X), name_of(Y)],
+            "rows": [len(X), len(Y)],
+            "method": method,
+            "seed": seed,
+        }
+        fitted.save(output, notes=facts)
+        facts["dropped"] = list(fitted.dropped)
+
+        log = fitted.training
+        if as_json:
+            record = facts | {
+                "output": output,
+                "train_sizes": fitted.train_sizes,
+                "training": None if log is None else dataclasses.asdict(log) | {"steps": log.steps},
+            }
+            typer.echo(json.dumps(finite(record), allow_nan=False))
+            return
+        rows = fitted.train_sizes or (len(X), len(Y))
+        typer.echo(f"{output} holds {method}, fitted on {both(rows)} rows.")
+        if not quiet:
+            lines = sources(facts)
+            if log is not None:
+                lines["training"] = f"{log.stopped}, in {log.seconds:.1f} seconds"
+            lines["seed"] = seed
+            typer.echo(fact_lines(lines))
+
+
+def apply(
+    context: typer.Context,
+    kernel: Annotated[
+        str, typer.Argument(metavar="KERNEL", help="The file that 'twosample fit' has written.")
+    ],
+    a: A,
+    b: B = None,
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    explain: Explain = False,
+    report: Report = None,
+    by: By = None,
+    resize: Resize = None,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
+) -> None:
+    """Test whether two samples differ, with a test from a file.
+
+    The test is one that 'twosample fit' has learned from other rows: all rows of A and B are
+    tested, and none is learned from. The columns must be those that it was fitted on, and what was
+    said of them then holds here: there are no options for columns and missing values.
+
+    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
+
+    \b
+    Examples:
+      twosample apply kernel.safetensors monday.csv tuesday.csv
+      twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
+    """
+    with sentences(a, b or a):
+        in_parts = read_in_parts(stream, explain, report)
+        progress = shows_progress(quiet)
+
+        from .._api import resolve
+        from .._saving.saving import read
+
+        fitted, provenance = read(kernel, device=device)
+        fitted = dataclasses.replace(fitted, spec=resolve(fitted.spec, permutations=permutations))
+        read_options = read_options_from(
+            fitted.schema.rules, resize=resize, stream=in_parts, progress=progress
+        )
+        result, facts = run_on_files(
+            a,
+            b,
+            by,
+            read_options,
+            functools.partial(fitted.test, progress=progress),
+            alpha=alpha,
+            seed=seed,
+            scheduler=scheduler,
+        )
+        show(result, {"kernel": kernel, "provenance": provenance} | facts, context)
+    if fail_on_reject and result.reject(alpha):
+        raise typer.Exit(1)

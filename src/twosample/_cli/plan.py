@@ -1,0 +1,183 @@
+"""The command `twosample plan A B`: how many rows a test needs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from .console import sentences
+from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .shared import (
+    A,
+    Alpha,
+    AsJson,
+    B,
+    Device,
+    Method,
+    Permutations,
+    Quiet,
+    Seed,
+    TrainFraction,
+    check_between,
+    finite,
+    shows_progress,
+)
+from .test import both, details, run_test, too_few_shuffles
+
+if TYPE_CHECKING:
+    from .._result import TwoSampleResult
+
+
+def run(
+    a: A,
+    b: B = None,
+    power: Annotated[
+        float,
+        typer.Option(
+            metavar="CHANCE", help="How often a test should find the difference that is there."
+        ),
+    ] = 0.9,
+    method: Method = "mmd-d",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
+) -> None:
+    """Say how many rows a test needs.
+
+    Tests the two samples as 'twosample test' does, then predicts from the rows that were not
+    learned from how often a test of other samples like these would find their difference, and how
+    many rows it takes to find it as often as --power says.
+
+    Rows and power come with the interval that holds them with confidence 0.9. From few rows it is
+    wide.
+
+    The exit status is 0 when there is an answer, whatever it is, and 2 when there is none.
+
+    \b
+    Examples:
+      twosample plan reference.csv today.csv
+      twosample plan reference.csv today.csv --power 0.8 --method mmd-o
+    """
+    with sentences(a, b or a):
+        check_between("--power", power, 0.9)
+        read_options = read_options_from(
+            columns_from(keep, drop, types, missing),
+            resize=resize,
+            stream=False,  # the power is predicted from the rows themselves
+            progress=shows_progress(quiet),
+        )
+        result, facts = run_test(
+            a,
+            b,
+            by,
+            read_options,
+            method=method,
+            alpha=alpha,
+            permutations=permutations,
+            train_fraction=train_fraction,
+            seed=seed,
+            device=device,
+        )
+        problem = too_few_shuffles(result, alpha)
+        if problem is not None:
+            raise InputError(problem)
+        record = facts | _predicted(result, power, alpha)
+        if as_json:
+            typer.echo(json.dumps(finite(record), allow_nan=False))
+            return
+        typer.echo(_needs(record))
+        if not quiet:
+            typer.echo(_prospects(record))
+            typer.echo(details(result, facts))
+
+
+def _predicted(result: TwoSampleResult, power: float, alpha: float) -> dict[str, Any]:
+    """Power at the present sizes and rows that it takes for another, as JSON has them."""
+    from .._insight.power import predict_power
+
+    predicted = predict_power(result)
+    n, m = result.sizes
+    ratio = m / n
+    # A test that trains needs more rows than it tests, in the same proportion as here.
+    share = 1.0
+    if result.train_sizes is not None:
+        share += sum(result.train_sizes) / (n + m)
+    needed = predicted.samples_needed(power, alpha, ratio=ratio)
+    ends = predicted.samples_interval(power, alpha, ratio=ratio)
+    effect = predicted.smallest_effect(n, m, power=power, alpha=alpha)
+    return {
+        "tested": [n, m],
+        "learned": None if result.train_sizes is None else list(result.train_sizes),
+        "mmd2": predicted.mmd2,
+        "standard_error": predicted.standard_error,
+        "power": predicted.power(n, m, alpha),
+        "power_interval": predicted.power_interval(n, m, alpha),
+        "wanted_power": power,
+        "needed_tested": _rows(needed, ratio),
+        "needed_tested_interval": [_rows(count, ratio) for count in ends],
+        "needed_rows": _rows(needed, ratio, share),
+        "needed_rows_interval": [_rows(count, ratio, share) for count in ends],
+        "smallest_mmd": effect.mmd,
+        "smallest_mmd2": effect.mmd2,
+    }
+
+
+def _rows(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
+    """Rows of X and of Y if `count` rows of X are tested.
+
+    `ratio` is the number of rows of Y for one of X, and `share` the number of rows in all for one
+    that is tested.
+    """
+    if count is None:
+        return None
+    other = max(2, round(count * ratio))
+    return [math.ceil(count * share), math.ceil(other * share)]
+
+
+def _needs(record: Mapping[str, Any]) -> str:
+    """How many rows it takes, in a sentence."""
+    wanted = record["wanted_power"]
+    tested = record["needed_tested"]
+    low, high = record["needed_tested_interval"]
+    if tested is None:
+        least = "" if low is None else f"; it takes at least {both(low)} to test"
+        return (
+            f"No number of rows is known to give power {wanted:g}{least}: the estimated MMD^2 is "
+            f"{record['mmd2']:.2g}, not above 0, so there may be nothing to find."
+        )
+    if high is None:
+        between = f"at least {both(low)}; there may be nothing to find"
+    else:
+        between = f"{both(low)} to {both(high)}"
+    learned = ""
+    if record["learned"] is not None:
+        learned = f", {both(record['needed_rows'])} with those to learn from"
+    return f"Power {wanted:g} takes {both(tested)} rows to test{learned} ({between} to test)."
+
+
+def _prospects(record: Mapping[str, Any]) -> str:
+    """Power at the present sizes and the smallest effect, in two sentences."""
+    low, high = record["power_interval"]
+    tested = both(record["tested"])
+    mmd = math.sqrt(max(0.0, record["mmd2"]))
+    return (
+        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to "
+        f"{high:.2f}) at alpha = {record['alpha']:g}.\n"
+        f"The smallest MMD found with power {record['wanted_power']:g} on {tested} rows is "
+        f"{record['smallest_mmd']:.3g}; here it is {mmd:.3g}."
+    )

@@ -1,0 +1,305 @@
+"""The command `twosample test A B`, and what other commands take from it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .console import sentences
+from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .shared import (
+    A,
+    Alpha,
+    AsJson,
+    B,
+    Device,
+    Explain,
+    FailOnReject,
+    InParts,
+    Method,
+    Permutations,
+    Quiet,
+    Report,
+    Scheduler,
+    Seed,
+    TrainFraction,
+    check_between,
+    command_line,
+    fact_lines,
+    finite,
+    read_in_parts,
+    seed_or_new,
+    shows_progress,
+)
+
+if TYPE_CHECKING:
+    from .._files.opening import ReadOptions
+    from .._insight.explain import Explanation
+    from .._result import TwoSampleResult
+
+
+def run(
+    context: typer.Context,
+    a: A,
+    b: B = None,
+    method: Method = "mmd-d",
+    alpha: Alpha = 0.05,
+    permutations: Permutations = None,
+    train_fraction: TrainFraction = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    explain: Explain = False,
+    report: Report = None,
+    by: By = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    types: Types = None,
+    missing: Missing = "error",
+    resize: Resize = None,
+    stream: InParts = False,
+    fail_on_reject: FailOnReject = False,
+) -> None:
+    """Test whether two samples differ.
+
+    The files are tables (CSV, TSV, JSON lines, each also with .gz; Parquet, Arrow or Feather),
+    whose columns are matched by name; arrays (NPY or NPZ; data.npz::images picks one array of
+    several); folders of PNG or JPEG files of one size; or what a SQLite database gives for a table
+    or a query (shop.db::orders, shop.db::SELECT ...).
+
+    Nothing is guessed about missing values, dates, and text of many values: without --missing,
+    --type or --drop they are errors that name file, line and column.
+
+    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
+
+    \b
+    Examples:
+      twosample test reference.csv today.csv
+      twosample test real.npy generated.npy --seed 0 --json
+      twosample test yesterday.parquet today.parquet --quiet --fail-on-reject
+      twosample test yesterday.parquet today.parquet --explain
+      twosample test reference.csv today.csv --report drift.html
+      twosample test all.csv --by group=control,treated --missing drop
+      twosample test reference.csv today.csv --drop id --type zip=category
+      twosample test photos/ generated/ --resize 64x64
+    """
+    with sentences(a, b or a):
+        read_options = read_options_from(
+            columns_from(keep, drop, types, missing),
+            resize=resize,
+            stream=read_in_parts(stream, explain, report),
+            progress=shows_progress(quiet),
+        )
+        result, facts = run_test(
+            a,
+            b,
+            by,
+            read_options,
+            method=method,
+            alpha=alpha,
+            permutations=permutations,
+            train_fraction=train_fraction,
+            seed=seed,
+            device=device,
+            scheduler=scheduler,
+        )
+        show(result, facts, context)
+    if fail_on_reject and result.reject(alpha):
+        raise typer.Exit(1)
+
+
+# Running
+
+
+def run_test(
+    a: str,
+    b: str | None,
+    by: str | None,
+    read_options: ReadOptions,
+    *,
+    method: str,
+    alpha: float,
+    permutations: int | None,
+    train_fraction: float | None,
+    seed: int | None,
+    device: str,
+    scheduler: str | None = None,
+) -> tuple[TwoSampleResult, dict[str, Any]]:
+    """The result of a test of two files, and the facts of the run."""
+    from .._api import two_sample_test
+
+    test = functools.partial(
+        two_sample_test,
+        method=method,
+        permutations=permutations,
+        train_fraction=train_fraction,
+        device=device,
+        progress=read_options.progress,
+        columns=read_options.rules,
+    )
+    return run_on_files(a, b, by, read_options, test, alpha=alpha, seed=seed, scheduler=scheduler)
+
+
+def run_on_files(
+    a: str,
+    b: str | None,
+    by: str | None,
+    read_options: ReadOptions,
+    test: Callable[..., TwoSampleResult],
+    *,
+    alpha: float,
+    seed: int | None,
+    scheduler: str | None,
+) -> tuple[TwoSampleResult, dict[str, Any]]:
+    """What `test` gives for two files, and the facts of the run."""
+    check_between("--alpha", alpha, 0.05)
+    seed = seed_or_new(seed)
+
+    from .._cluster import connected
+    from .._files.inputs import open_pair
+    from .._files.opening import name_of
+
+    with nullcontext() if scheduler is None else connected(scheduler) as client:
+        X, Y = open_pair(a, b, by, read_options)
+        result = test(X, Y, rng=seed, client=client)
+    facts = {
+        "files": [name_of(X), name_of(Y)],
+        "rows": [len(X), len(Y)],
+        "dropped": list(result.dropped),
+        "method": result.method,
+        "alpha": alpha,
+        "seed": seed,
+    }
+    return result, facts
+
+
+# Showing
+
+
+def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> None:
+    """Write the verdict, and what else the options in `context` ask for."""
+    alpha = facts["alpha"]
+    progress = shows_progress(context.params["quiet"])
+    problem = too_few_shuffles(result, alpha)
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=1)
+
+    explanation = None
+    if context.params["explain"]:
+        from .._insight.explain import explain
+
+        explanation = explain(result, rng=facts["seed"], progress=progress)
+    page = context.params["report"]
+    if page is not None:
+        from .._show.report import write_report
+
+        name_x, name_y = (Path(file).name for file in facts["files"])
+        write_report(
+            result,
+            page,
+            alpha=alpha,
+            explanation=explanation,
+            names=(name_x, name_y),
+            facts={"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]},
+            rng=facts["seed"],
+            progress=progress,
+        )
+
+    if context.params["as_json"]:
+        typer.echo(_as_json(result, facts, explanation, page))
+        return
+    typer.echo(_verdict(result, alpha))
+    if not context.params["quiet"]:
+        typer.echo(details(result, facts))
+        if page is not None:
+            typer.echo(fact_lines({"report": page}))
+    if explanation is not None:
+        typer.echo(f"\n{explanation}")
+
+
+def _as_json(
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    explanation: Explanation | None,
+    page: str | None,
+) -> str:
+    verdict = {
+        **facts,
+        "reject": result.reject(facts["alpha"]),
+        "pvalue": result.pvalue,
+        "statistic": result.statistic,
+    }
+    # Twice: the verdict stands first, and what the result says of the same names does not count.
+    record = verdict | result.to_dict() | verdict
+    if explanation is not None:
+        record["explanation"] = explanation.to_dict()
+    if page is not None:
+        record["report"] = page
+    return json.dumps(finite(record), allow_nan=False)
+
+
+def _verdict(result: TwoSampleResult, alpha: float) -> str:
+    from .._result import format_pvalue
+
+    pvalue = format_pvalue(result.pvalue)
+    if result.reject(alpha):
+        return f"The samples differ: p = {pvalue}, at most alpha = {alpha:g}."
+    return f"No difference found: p = {pvalue}, above alpha = {alpha:g}."
+
+
+def details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
+    """Where the samples come from and how they were tested, a line each."""
+    learned = ""
+    if result.train_sizes is not None:
+        learned = f"learned on {both(result.train_sizes)} rows, "
+    lines = sources(facts)
+    lines["method"] = f"{facts['method']}, {learned}tested on {both(result.sizes)}"
+    if result.chosen is not None:
+        lines["chosen"] = result.chosen
+    lines["statistic"] = f"{result.statistic:.4g}, against {result.calibration}"
+    lines["seed"] = facts["seed"]
+    return fact_lines(lines)
+
+
+def sources(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the samples come from, and the test if it comes from a file."""
+    lines: dict[str, Any] = {}
+    if "kernel" in facts:
+        lines["kernel"] = f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"
+    samples = zip("XY", facts["files"], facts["rows"], facts["dropped"], strict=True)
+    for name, file, rows, dropped in samples:
+        lines[name] = f"{file}, {rows} rows"
+        if dropped:
+            lines[name] += f", {dropped} of them left out for missing values"
+    return lines
+
+
+def both(sizes: tuple[int, int] | list[int]) -> str:
+    """Two counts as text."""
+    return f"{sizes[0]} + {sizes[1]}"
+
+
+def too_few_shuffles(result: TwoSampleResult, alpha: float) -> str | None:
+    """What to do if there are so few shuffles that no p-value can reach `alpha`."""
+    count = len(result.null_distribution)
+    smallest = 1 / (count + 1)
+    if count == 0 or smallest <= alpha:  # there are none where a law takes their place
+        return None
+    problem = (
+        f"with {count} shuffles p is at least {smallest:.2g}, so nothing can be found at "
+        f"alpha = {alpha:g}"
+    )
+    if alpha < 1e-7:
+        return f"{problem}; choose a larger one."
+    needed = math.ceil(1 / alpha) - 1
+    return f"{problem}; use --permutations {needed} or more, or larger samples."
