@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import matplotlib as mpl
@@ -13,12 +14,14 @@ from matplotlib.figure import Figure
 
 import twosample
 from twosample import plots
-from twosample._show.charts import null_of
+from twosample._show.charts import null_of, power_over_sizes, training_of
 from twosample._show.findings import on_fewer_points
 from twosample._show.maps import point_map
 from twosample._show.marginals import Densities, marginal_of
 from twosample._show.pictures import shades
+from twosample._show.report import render
 from twosample._show.svg import Drawn, Scale, element
+from twosample._show.svg_charts import map_chart, null_chart, power_chart, training_chart
 from twosample.bench.datasets import blob
 from twosample.errors import IncompatibleParts, InputError, MissingDependency
 
@@ -59,7 +62,8 @@ def orders():
 @pytest.fixture(scope="module")
 def digits():
     rng = np.random.default_rng(1)
-    X, Y = (rng.integers(low, 256, (30, 8, 10, 3), dtype=np.uint8) for low in (0, 90))
+    X = rng.integers(0, 256, (30, 8, 10, 3), dtype=np.uint8)
+    Y = rng.integers(90, 256, (30, 8, 10, 3), dtype=np.uint8)
     return twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
 
 
@@ -74,20 +78,19 @@ def test_null_distribution_shows_draws_threshold_and_observed(blobs):
     ax = plots.null_distribution(blobs, axes(), alpha=0.01)
     heights = sum(bar.get_height() for bar in ax.patches)
     assert heights == pytest.approx(1)
-    threshold, observed = (line.get_xdata()[0] for line in ax.lines)
-    assert observed == blobs.statistic
-    assert (
-        np.mean(blobs.null_distribution > threshold)
-        < 0.01
-        <= np.mean(blobs.null_distribution >= threshold)
-    )
+    threshold_line, observed_line = ax.lines
+    threshold = threshold_line.get_xdata()[0]
+    assert observed_line.get_xdata()[0] == blobs.statistic
+    assert np.mean(blobs.null_distribution > threshold) < 0.01
+    assert np.mean(blobs.null_distribution >= threshold) >= 0.01
     assert blobs.plot(axes()).get_xlabel() == "MMD²"
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.0101, 0.05, 0.2, 0.999])
 def test_a_value_above_the_threshold_is_what_is_rejected(alpha):
     values = np.sort(np.random.default_rng(0).normal(size=199))
-    for observed in (values[-1] + 1, *(values[[-1, -2, -3, -10, -11, -40, 0]] + 1e-6)):
+    just_above = values[[-1, -2, -3, -10, -11, -40, 0]] + 1e-6
+    for observed in (values[-1] + 1, *just_above):
         result = twosample.TwoSampleResult(
             statistic=observed,
             pvalue=(1 + int((values >= observed).sum())) / 200,
@@ -123,9 +126,10 @@ def test_power_curve_passes_through_what_was_predicted(blobs):
     sizes, power = line.get_data()
     n, m = blobs.sizes
     assert here.get_xdata()[0] == n
-    assert power == pytest.approx(
-        [predicted.power(int(s), max(2, round(s * m / n)), 0.1) for s in sizes]
-    )
+    expected = []
+    for size in sizes.astype(int).tolist():
+        expected.append(predicted.power(size, max(2, round(size * m / n)), 0.1))
+    assert power == pytest.approx(expected)
     assert needed.get_xdata()[0] == predicted.samples_needed(0.8, 0.1, ratio=m / n)
 
 
@@ -178,7 +182,8 @@ def test_a_figure_of_its_own_where_none_is_given(blobs):
 
 
 def test_what_cannot_be_drawn_is_a_sentence(orders, digits, monkeypatch):
-    table, image = (twosample.explain(result, shuffles=0, rng=0) for result in (orders[1], digits))
+    table = twosample.explain(orders[1], shuffles=0, rng=0)
+    image = twosample.explain(digits, shuffles=0, rng=0)
     with pytest.raises(InputError, match="mmd-median took no training steps"):
         plots.training_curve(orders[1], axes())
     with pytest.raises(InputError, match="images have no columns"):
@@ -198,6 +203,39 @@ def test_what_cannot_be_drawn_is_a_sentence(orders, digits, monkeypatch):
 
 
 # What they draw
+
+
+def test_page_and_figure_show_the_same(blobs):
+    """The marks, the corners of a curve and the points of a map are those of one description."""
+    ax = plots.null_distribution(blobs, axes(), alpha=0.1)
+    page = null_chart(null_of(blobs), (0.1,), 0.1)
+    drawn_bars = [bar for bar in ax.patches if bar.get_height() > 0]
+    assert page.count("<rect") == len(drawn_bars)
+    assert ax.get_title() in render(blobs, rng=0)
+
+    predicted = twosample.predict_power(blobs)
+    line, here, needed = plots.power_curve(predicted, axes()).lines
+    page = power_chart({0.05: power_over_sizes(predicted)}, 0.05, "rows")
+    assert path_corners(page, "line") == len(line.get_xdata())
+    assert f"here: {here.get_xdata()[0]:,.0f}<" in page
+    assert f">{needed.get_xdata()[0]:,.0f} for power 0.9<" in page
+
+    ax = plots.training_curve(blobs, axes())
+    page = training_chart(training_of(blobs))
+    assert path_corners(page, "line thin") == len(ax.lines[0].get_xdata())
+    assert path_corners(page, "line other") == len(ax.lines[1].get_xdata())
+
+    explanation = twosample.explain(blobs, shuffles=0, rng=0)
+    ax = plots.witness_map(explanation, axes(), rng=0)
+    points = point_map(explanation, rng=0)
+    assert (ax.get_xlim(), ax.get_ylim()) == points.limits
+    assert map_chart(points).count('class="w') == points.inside.sum()
+
+
+def path_corners(page: str, name: str) -> int:
+    """How many corners a path of this class has."""
+    outline = re.search(rf'<path d="([^"]*)" class="{name}">', page)
+    return outline[1].count("L") + 1
 
 
 def test_marginals_are_those_of_the_tables(orders):
@@ -224,17 +262,21 @@ def test_the_witness_of_a_point_is_that_without_itself(orders):
     drawn = point_map(explanation, most=60, rng=0)
     assert len(drawn.positions) == 60 and drawn.total == 300 and 0 < drawn.share <= 1
     n = result.sizes[0]
-    with_itself = twosample.witness(result, orders[0][0][drawn.rows[~drawn.of_y].tolist()])
-    # Its own kernel value is 1: w = (1 + (n - 1) of the others) / n - ...
-    others = twosample.witness(result, orders[0][1][drawn.rows[drawn.of_y].tolist()])
-    assert np.corrcoef(with_itself, drawn.witness[~drawn.of_y])[0, 1] > 0.99
-    assert np.corrcoef(others, drawn.witness[drawn.of_y])[0, 1] > 0.99
-    assert np.abs(with_itself - drawn.witness[~drawn.of_y]).max() < 1.5 / n
+    X, Y = orders[0]
+    # These count the point itself, whose kernel value is 1: w = (1 + (n - 1) of the others) / n - ...
+    at_x = twosample.witness(result, X[drawn.rows[~drawn.of_y].tolist()])
+    at_y = twosample.witness(result, Y[drawn.rows[drawn.of_y].tolist()])
+    drawn_x = drawn.witness[~drawn.of_y]
+    drawn_y = drawn.witness[drawn.of_y]
+    assert np.corrcoef(at_x, drawn_x)[0, 1] > 0.99
+    assert np.corrcoef(at_y, drawn_y)[0, 1] > 0.99
+    assert np.abs(at_x - drawn_x).max() < 1.5 / n
 
 
 def test_main_axes_have_the_share_of_variance_that_they_say():
     rng = np.random.default_rng(3)
-    X, Y = (rng.normal(size=(200, 4)) * [1, 1, 1, 1] for _ in range(2))
+    X = rng.normal(size=(200, 4))
+    Y = rng.normal(size=(200, 4))
     X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
     Y[:, 1] = Y[:, 0] + 0.1 * Y[:, 1]
     result = twosample.two_sample_test(X, Y, "mmd-median", permutations=19, rng=0)
@@ -256,8 +298,11 @@ def test_fewer_points_are_a_test_of_their_own_with_their_rows(orders):
 
 
 def test_floats_share_one_scale_and_bytes_stay():
-    dark, light = np.array([[0.0, 0.25]]), np.array([[0.5, 1.0]])
-    assert [image.tolist() for image in shades([dark, light])] == [[[0, 64]], [[128, 255]]]
+    dark = np.array([[0.0, 0.25]])
+    light = np.array([[0.5, 1.0]])
+    dark, light = shades([dark, light])
+    assert dark.tolist() == [[0, 64]]
+    assert light.tolist() == [[128, 255]]
     byte = np.array([[7]], dtype=np.uint8)
     assert shades([byte])[0].tolist() == [[7]]
 
@@ -280,7 +325,8 @@ def test_ticks_are_few_and_between_the_ends(low, high):
     scale = Scale(low, high, 0, 100)
     ticks = scale.ticks(5)
     assert 2 <= len(ticks) <= 6
-    assert all(low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high) for tick in ticks)
+    assert min(ticks) >= low - 1e-9 * abs(low)
+    assert max(ticks) <= high + 1e-9 * abs(high)
     assert np.allclose(np.diff(ticks), ticks[1] - ticks[0])
     assert scale([low, high]).tolist() == [0, 100]
 
