@@ -126,9 +126,8 @@ def test_power_curve_passes_through_what_was_predicted(blobs):
     sizes, power = line.get_data()
     n, m = blobs.sizes
     assert here.get_xdata()[0] == n
-    expected = []
-    for size in sizes.astype(int).tolist():
-        expected.append(predicted.power(size, max(2, round(size * m / n)), 0.1))
+    pairs = [(size, max(2, round(size * m / n))) for size in sizes.astype(int).tolist()]
+    expected = [predicted.power(of_x, of_y, 0.1) for of_x, of_y in pairs]
     assert power == pytest.approx(expected)
     assert needed.get_xdata()[0] == predicted.samples_needed(0.8, 0.1, ratio=m / n)
 
