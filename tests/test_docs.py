@@ -1,5 +1,5 @@
 """The site: it builds without a warning, links lead somewhere, examples run, a browser has nothing
-to say."""
+to say. Building it takes long, so only the examples and the links between pages are quick tests."""
 
 from __future__ import annotations
 
@@ -80,6 +80,18 @@ def pages(site) -> dict[Path, Links]:
     }
 
 
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_between_pages_lead_to_files(page):
+    links = re.findall(r"\]\(([^()\s]+)\)", page.read_text())
+    inside = [link.partition("#")[0] for link in links if not urlsplit(link).scheme]
+    assert [link for link in inside if link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.slow
 def test_links_inside_the_site_lead_somewhere(site, pages):
     lost = []
     for page, found in pages.items():
@@ -96,6 +108,7 @@ def test_links_inside_the_site_lead_somewhere(site, pages):
     assert len(pages) > 30 and not lost
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_elsewhere(site, pages):
     assert [
         link for found in pages.values() for link in found.loaded if urlsplit(link).netloc
@@ -103,6 +116,12 @@ def test_pages_load_nothing_from_elsewhere(site, pages):
     assert (site / "_static" / "mathjax" / "tex-chtml.js").stat().st_size > 100_000
 
 
+def test_every_public_name_is_on_a_page_of_the_reference():
+    reference = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+    assert [name for name in twosample.__all__ if not re.search(rf"\b{name}\b", reference)] == []
+
+
+@pytest.mark.slow
 def test_every_public_name_is_described_once(pages):
     described = [name for found in pages.values() for name in found.names]
     public = [f"twosample.{name}" for name in twosample.__all__]
@@ -110,6 +129,7 @@ def test_every_public_name_is_described_once(pages):
     assert [name for name in public if described.count(name) != 1] == []
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_contents(site):
     assert [
         page.stem for page in DOCS.glob("*.md") if not (site / f"{page.stem}.html").exists()
@@ -172,15 +192,9 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
     browser.close()
 
 
-@pytest.mark.parametrize(
-    ("size", "dark"),
-    [
-        pytest.param(PHONE, True, id="phone-dark"),
-        pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
-        pytest.param(DESKTOP, True, id="desktop-dark", marks=pytest.mark.slow),
-        pytest.param(DESKTOP, False, id="desktop-light", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_a_browser_has_nothing_to_say(site, browser, size, dark):
     for name in ("index", "the-model", "pvalues", "api/statistics"):
         page = browser.open(site / f"{name}.html", size, dark=dark)
@@ -193,6 +207,7 @@ def test_a_browser_has_nothing_to_say(site, browser, size, dark):
         page.close()
 
 
+@pytest.mark.slow
 def test_formulas_are_set(site, browser):
     page = browser.open(site / "the-model.html")
     page.evaluate("MathJax.startup.promise.then(() => 0)")
