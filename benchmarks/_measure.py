@@ -57,10 +57,8 @@ def stamp(*packages):
     was.
     """
     with open("/proc/cpuinfo") as file:
-        model = next(
-            (line.split(":")[1].strip() for line in file if line.startswith("model name")),
-            platform.machine(),
-        )
+        models = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
+    model = models[0] if models else platform.machine()  # ARM names none
     # Without the local part of a version, which names a build and not a release.
     versions = {
         name: metadata.version(name).partition("+")[0]
@@ -84,7 +82,9 @@ def append(store, record):
 
 def read(store):
     """All JSON lines of `store`; none if it does not exist."""
-    return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    if not store.exists():
+        return []
+    return [json.loads(line) for line in store.read_text().splitlines()]
 
 
 def exponent(sizes, values):
@@ -97,9 +97,9 @@ def exponent(sizes, values):
     y = [math.log(max(value, 1e-12)) for value in values]
     x0 = sum(x) / len(x)
     y0 = sum(y) / len(y)
-    return sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True)) / sum(
-        (a - x0) ** 2 for a in x
-    )
+    covariance = sum((a - x0) * (b - y0) for a, b in zip(x, y, strict=True))
+    variance = sum((a - x0) ** 2 for a in x)
+    return covariance / variance
 
 
 def write_between(page, name, text):

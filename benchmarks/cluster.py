@@ -50,24 +50,14 @@ def start_scheduler():
     address = next(
         line.split()[-1].decode() for line in scheduler.stderr if b"Scheduler at:" in line
     )
-    threading.Thread(
-        target=scheduler.stderr.read, daemon=True
-    ).start()  # or a full pipe would stop it
+    # Nobody else reads what it says, and a full pipe would stop it.
+    threading.Thread(target=scheduler.stderr.read, daemon=True).start()
     return scheduler, address
 
 
 def start_worker(address):
-    options = [
-        "--no-nanny",
-        "--nthreads",
-        "1",
-        "--no-dashboard",
-        "--memory-limit",
-        "0",
-        "--host",
-        "127.0.0.1",
-    ]
-    return start("dask_worker", address, *options)
+    options = "--no-nanny --nthreads 1 --no-dashboard --memory-limit 0 --host 127.0.0.1"
+    return start("dask_worker", address, *options.split())
 
 
 def spent(pid):

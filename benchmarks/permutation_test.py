@@ -32,11 +32,9 @@ def gather(gram, n, count, generator):
         k_xx = gram[x][:, x]
         k_yy = gram[y][:, y]
         k_xy = gram[x][:, y]
-        (
-            (k_xx.sum() - k_xx.trace()) / (n * (n - 1))
-            + (k_yy.sum() - k_yy.trace()) / (n * (n - 1))
-            - 2 * k_xy.mean()
-        ).item()
+        within_x = (k_xx.sum() - k_xx.trace()) / (n * (n - 1))
+        within_y = (k_yy.sum() - k_yy.trace()) / (n * (n - 1))
+        (within_x + within_y - 2 * k_xy.mean()).item()
 
 
 def one_product(gram, n, generator):

@@ -25,13 +25,14 @@ def textbook_criterion(kernel, x, y):
     the rest.
     """
 
+    def gaussian(a, b, log_bandwidth):
+        norms = (a**2).sum(1)[:, None] + (b**2).sum(1)[None]
+        distances = (norms - 2 * a @ b.T).clamp(min=0)  # rounding may go below 0
+        return torch.exp(-distances / (2 * torch.exp(2 * log_bandwidth)))
+
     def gram(a, b, phi_a, phi_b):
-        raw = ((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T).clamp(min=0)
-        deep = ((phi_a**2).sum(1)[:, None] + (phi_b**2).sum(1)[None] - 2 * phi_a @ phi_b.T).clamp(
-            min=0
-        )
-        q = torch.exp(-raw / (2 * torch.exp(2 * kernel.q.log_bandwidth)))
-        kappa = torch.exp(-deep / (2 * torch.exp(2 * kernel.kappa.log_bandwidth)))
+        q = gaussian(a, b, kernel.q.log_bandwidth)
+        kappa = gaussian(phi_a, phi_b, kernel.kappa.log_bandwidth)
         eps = torch.sigmoid(kernel.logit_eps)
         return ((1 - eps) * kappa + eps) * q
 

@@ -1,9 +1,11 @@
-"""Writes the tables of this folder, always the same ones: `python demo/make_tables.py`.
+"""Write the tables of this folder, always the same ones: `python demo/make_tables.py`.
 
-blob_p, blob_q      Blob-D of Liu et al. (2020): nine Gaussian modes on a grid; in Q each mode leans its own way.
-orders_*_month      A shop's orders, in columns whose scales differ by five orders of magnitude. Each column by itself
-                    looks nearly the same in both months. What changed: the dear orders used to be
-                    the heavy ones and no longer are, and the countries shifted a little.
+blob_p, blob_q      Blob-D of Liu et al. (2020): nine Gaussian modes on a grid; in Q each mode
+                    leans its own way.
+orders_*_month      A shop's orders, in columns whose scales differ by five orders of magnitude.
+                    Each column by itself looks nearly the same in both months. What changed: the
+                    dear orders used to be the heavy ones and no longer are, and the countries
+                    shifted a little.
 """
 
 from __future__ import annotations
@@ -21,32 +23,32 @@ COUNTRIES = ["DE", "FR", "NL", "PL", "SE"]
 
 
 def blob(rng: np.random.Generator, *, leaning: bool) -> NDArray[np.float64]:
-    """Nine modes with covariance 0.03 I, or [[0.03, d], [d, 0.03]] with the d of each mode."""
+    """Draw nine modes with covariance 0.03 I, or [[0.03, d], [d, 0.03]] with d of each mode."""
     lean = np.array([-0.020, -0.022, -0.024, -0.026, 0.0, 0.020, 0.022, 0.024, 0.026])
     modes = rng.integers(9, size=BLOB_ROWS)
     correlation = (lean[modes] if leaning else np.zeros(BLOB_ROWS)) / 0.03
     u, v = rng.normal(size=(2, BLOB_ROWS))
-    offsets = np.sqrt(0.03) * np.stack(
-        [u, correlation * u + np.sqrt(1 - correlation**2) * v], axis=1
-    )
-    return np.stack([modes // 3, modes % 3], axis=1) + offsets
+    leaning_v = correlation * u + np.sqrt(1 - correlation**2) * v  # of variance 1, like u
+    offsets = np.sqrt(0.03) * np.stack([u, leaning_v], axis=1)
+    centres = np.stack([modes // 3, modes % 3], axis=1)
+    return centres + offsets
 
 
 def orders(
     rng: np.random.Generator, *, correlation: float, countries: list[float]
 ) -> list[list[object]]:
-    """Orders whose log price and log weight correlate as given, while each by itself keeps its
-    distribution.
+    """Draw orders whose log price and log weight correlate as given.
+
+    Each of the two by itself keeps its distribution.
     """
     u, v = rng.normal(size=(2, ROWS))
     price = np.exp(9.2 + 0.6 * u)
-    weight = np.exp(-0.7 + 0.5 * (correlation * u + np.sqrt(1 - correlation**2) * v))
+    heaviness = correlation * u + np.sqrt(1 - correlation**2) * v
+    weight = np.exp(-0.7 + 0.5 * heaviness)
     evening = rng.random(ROWS) < 0.6
-    hour = (
-        np.where(evening, rng.normal(19.5, 2.0, ROWS), rng.normal(11.0, 2.5, ROWS))
-        .clip(0, 23.9)
-        .astype(int)
-    )
+    late = rng.normal(19.5, 2.0, ROWS)
+    early = rng.normal(11.0, 2.5, ROWS)
+    hour = np.where(evening, late, early).clip(0, 23.9).astype(int)
     country = rng.choice(COUNTRIES, size=ROWS, p=countries)
     returning = rng.random(ROWS) < 0.35
     lead_time = rng.gamma(4.0, 30_000.0, ROWS)
@@ -75,7 +77,8 @@ def main() -> None:
     """Write all four."""
     rng = np.random.default_rng(2020)
     for name, leaning in (("blob_p.csv", False), ("blob_q.csv", True)):
-        write(name, ["x", "y"], [[f"{x:.4f}", f"{y:.4f}"] for x, y in blob(rng, leaning=leaning)])
+        points = blob(rng, leaning=leaning)
+        write(name, ["x", "y"], [[f"{x:.4f}", f"{y:.4f}"] for x, y in points])
     header = [
         "price_cents",
         "weight_kg",

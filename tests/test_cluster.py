@@ -83,17 +83,8 @@ class Processes:
         )
 
     def add_worker(self) -> None:
-        options = [
-            "--no-nanny",
-            "--nthreads",
-            "1",
-            "--no-dashboard",
-            "--memory-limit",
-            "0",
-            "--host",
-            "127.0.0.1",
-        ]
-        self.workers.append(self._start("dask_worker", self.address, *options))
+        options = "--no-nanny --nthreads 1 --no-dashboard --memory-limit 0 --host 127.0.0.1"
+        self.workers.append(self._start("dask_worker", self.address, *options.split()))
 
     def kill_worker(self) -> None:
         worker = self.workers.pop(0)

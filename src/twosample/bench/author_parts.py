@@ -343,6 +343,7 @@ def _ascend(features: MeanEmbedding, kernel: Gaussian, x: Tensor, y: Tensor) -> 
             features.set_width(first_width)
             return
         features.set_width(width)
+        # Their rule for stopping.
         if step > 2 and abs(value - before) <= 1e-4:
             return
         before = value

@@ -135,7 +135,7 @@ _NUMBERS = {
         epochs=1000,
         rate=5e-5,
         s_phi=0.1,
-        s_q=20.0,
+        s_q=20.0,  # 2 d, as `numbers` has it for other dimensions
         gaussian_rate=1e-3,
         gaussian_s=20 * _DRAWN,
         classifier_rate=1e-3,
@@ -168,7 +168,7 @@ _NUMBERS = {
     "mnist": Numbers(
         epochs=2000,
         rate=1e-3,
-        s_q=2048.0,
+        s_q=2048.0,  # 2 for each of 32 x 32 pixels
         gaussian_rate=5e-4,
         gaussian_s=1.0,
         times_median=True,
@@ -182,6 +182,7 @@ _NUMBERS = {
         both_rate=1e-3,
     ),
 }
+# The numbers of MNIST but for these two.
 _NUMBERS["cifar"] = dataclasses.replace(_NUMBERS["mnist"], epochs=1000, rate=2e-4)
 
 STATED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -231,6 +232,7 @@ class _Authors:
 
     def units(self) -> TheirUnits:
         """Return what converts points to their units."""
+        # This library scales points by `shift` and `scale`; their kernels see them unscaled.
         shift = self.scaling.shift
         scale = self.scaling.scale
         if self.images is None:
@@ -242,6 +244,7 @@ class _Authors:
         """Return their network, phi."""
         if self.images is not None:
             return ConvNet(width=self.images[1], normalisation="batch")
+        # Of each hidden layer, and of the features.
         widths = {"blob": 50, "hdgm": 3 * (self.setting.dimension or 10), "higgs": 20}
         return MLP(width=widths[self.setting.data])
 
@@ -259,7 +262,7 @@ class _Authors:
         return Learning(
             objective,
             learning_rate=rate,
-            scale_rate=rate,
+            scale_rate=rate,  # as their Adam has one rate for all parameters
             schedule="constant",
             **{**chosen, **options},
         )
@@ -333,6 +336,7 @@ class _Authors:
             return gaussian, learning
         q = OnFeatures(self.units(), scaled(n.both_s_q, trained="root"))
         deep = DeepKernel(features, scaled(n.both_s_phi, trained="root"), q, eps=n.eps)
+        # On Blob their code does not train eps of D+C.
         deep.logit_eps.requires_grad_(self.setting.data != "blob")
         return deep, learning
 

@@ -134,6 +134,7 @@ def higgs(
     if columns not in ("jet_phi", "all"):
         raise InputError(f"columns is {columns!r}; it must be 'jet_phi' or 'all'.")
     path = sources.on_hand(sources.HIGGS.compact, folder) or _compacted_higgs(folder)
+    # The columns that are not wanted are never held: all of them take 1.2 GB.
     label, names = formats.read_arrays(path, ("label", "columns"))
     angles = {f"jet_{jet}_phi" for jet in (1, 2, 3, 4)}
     chosen = [number for number, name in enumerate(names) if columns == "all" or name in angles]
@@ -185,6 +186,7 @@ def cifar10(
     if part not in _CIFAR10_FILES:
         raise InputError(f"part is {part!r}; it must be 'test', 'train' or 'all'.")
     compact = sources.on_hand(sources.CIFAR10.compact, folder)
+    # The compact file holds the test images only.
     if part == "test" and compact is not None:
         return _images(compact)
     (archive,) = sources.CIFAR10.files
@@ -220,6 +222,7 @@ def images_for_paper(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     grey = images.ndim == 3
     pixels = torch.from_numpy(np.ascontiguousarray(images))
     pixels = pixels[:, None] if grey else pixels.permute(0, 3, 1, 2)  # (N, C, H, W)
+    # Pillow smooths where it shrinks an image, as `antialias` does.
     resized = torch.nn.functional.interpolate(
         pixels, size=(size, size), mode="bilinear", antialias=True
     )
@@ -243,6 +246,7 @@ class Pools:
         self._decks = decks
         self.train = self.test(*train)
         for deck in decks:
+            # So that no row of the training set comes into a test set.
             deck.discard()
 
     def test(self, n: int, m: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -291,6 +295,8 @@ class _Deck:
                 "samples."
             )
         if self.dealt + total > len(self.order):
+            # All rows are shuffled, also those that are left: a set from two shuffles might hold
+            # a row twice.
             self.generator.shuffle(self.order)
             self.dealt = 0
         hands = []
@@ -332,5 +338,6 @@ def disjoint(
     2
     """
     generator = np.random.default_rng(rng)
+    # One generator for both, so that one seed decides everything.
     decks = tuple(_Deck(rows, generator) for rows in (x, y) if rows is not None)
     return Pools(decks, (train, train) if isinstance(train, int) else train)

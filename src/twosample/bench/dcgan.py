@@ -82,6 +82,7 @@ class Discriminator(nn.Module):
             if isinstance(layer, nn.LeakyReLU):
                 # Dropout of whole channels. torch's own would read the global generator.
                 kept = torch.rand(images.shape[:2], generator=random) >= 0.25  # (N, C)
+                # Divided by the share that is kept, so that means stay as they are.
                 factors = kept.to(images) / 0.75
                 images = images * factors[:, :, None, None]
         logits: Tensor = self.network.head(images.flatten(1))
@@ -113,6 +114,7 @@ class _Training:
             _draw(network, self.generators.torch(name))
             network.to(device).train()
         self.optimisers = {
+            # The rates of the implementation that the paper links to.
             name: torch.optim.Adam(network.parameters(), lr=2e-4, betas=(0.5, 0.999))
             for name, network in self.networks().items()
         }
@@ -139,6 +141,7 @@ class _Training:
     def _batch(self, images: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
         """Return the images of a step: an epoch is a shuffle of all images, cut into batches."""
         epoch, number = divmod(step, steps_per_epoch(len(images)))
+        # The same in every step of an epoch, since it comes from a name.
         order = self.generators.numpy(f"epoch {epoch}").permutation(len(images))
         return images[order[number * BATCH : (number + 1) * BATCH]]
 
@@ -242,12 +245,14 @@ def train(
     goal = EPOCHS * steps_per_epoch(len(small)) if steps is None else steps
     path = Path(folder) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
+    # By this a training that goes on knows whether the images are still the same.
     digest = hashlib.sha256(small.tobytes()).hexdigest()
     last = _started(path, digest, rng)
     training = _restored(path, last, device)
     try:
         with bar("training", max(0, goal - last.step), progress) as tick:
             for step, ours, theirs in _advances(training, small, last.step, goal):
+                # The last step is always kept, whatever `every` is.
                 if step % every == 0 or step == goal:
                     last = replace(last, step=step, generator_loss=ours, discriminator_loss=theirs)
                     _write(path, training, last)
@@ -286,6 +291,7 @@ def _checked(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _started(path: Path, images: str, rng: RNGLike | None) -> Checkpoint:
     """Return the checkpoint in the file, or a new one; refuse other images or another rng."""
+    # Also where there is a file: its seed tells whether it began with the same rng.
     seed = int(np.random.default_rng(rng).integers(2**63))
     if not path.exists():
         return Checkpoint(0, seed, images)
@@ -320,6 +326,7 @@ def sample(
         raise InputError(f"{path} does not exist; train a generator there first.")
     last = _read(path)
     training = _restored(path, last, device)
+    # In evaluation, so that normalisations do not depend on the other images of a batch.
     generator = training.generator.eval()
     latent = torch.randn(count, LATENT, generator=Generators(rng).torch("latent"))
     batches = torch.split(latent.to(training.device), 500)  # which bounds the memory
@@ -343,6 +350,7 @@ def _write(path: Path, training: _Training, last: Checkpoint) -> None:
     with part.open("wb") as output:
         output.write(save(tensors, metadata={"dcgan": json.dumps(asdict(last))}))
         output.flush()
+        # On the disk before it replaces the old one: a crash must not leave half of a file.
         os.fsync(output.fileno())
     part.replace(path)
 

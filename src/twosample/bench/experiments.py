@@ -96,6 +96,7 @@ class Cell(NamedTuple):
     def seed(self, trial: int) -> int:
         """Return the seed of a trial; all recipes share it, so they see the same data."""
         name = f"{self.experiment}/{self.setting.name}/{self.method}/{trial}"
+        # Six bytes: a number that readers of JSON in other languages, too, hold exactly.
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "little")
 
 
@@ -146,6 +147,7 @@ class Experiment:
         chosen_methods = _chosen("method", methods, self.methods, self.name)
         rows = tuple(dict.fromkeys(setting.row for setting in self.settings))
         names = tuple(setting.name for setting in self.settings)
+        # A row may be named as well; it stands for all of its settings.
         chosen = set(_chosen("setting", settings, (*rows, *names), self.name))
         for setting in self.settings:
             if setting.row in chosen or setting.name in chosen:
@@ -185,6 +187,7 @@ def _published(number: str) -> Published:
 
 _SIX = " ".join(METHODS)
 
+# The table of the ablation prints no errors. Its columns are those of `twosample.ABLATIONS`.
 _ABLATION = _rates(
     "S+C L+C G+C D+C L+M G+M D+M L+J G+J D+J",
     {
@@ -268,6 +271,7 @@ def _shared_dimension(
     experiment: str, settings: tuple[Setting, ...]
 ) -> dict[tuple[str, str], Cell]:
     """Return the cells at d = 10 of one panel, which are those at N = 4000 of the other."""
+    # They are the same setting under two names, and are run once.
     same = next(setting for setting in settings if setting.name == "N=4000")
     return {("d=10", method): Cell(experiment, same, method) for method in METHODS}
 
@@ -366,7 +370,7 @@ _HIGGS = (
         tuple(
             Setting(f"N={total}:{null}", "higgs", total // 2, 4, null)  # type: ignore[arg-type]
             for total in _HIGGS_SIZES
-            for null in "PQ"
+            for null in "PQ"  # both null hypotheses, which the table shows as one row
         ),
         published=_rates(
             _SIX,
@@ -429,6 +433,7 @@ _JPEG_NOTE = (
     "A stand-in until CIFAR-10.1 is at hand: half of CIFAR-10's test images against the other half "
     "after one JPEG compression. Nothing of the paper to compare with."
 )
+# Of the 2021 images of CIFAR-10.1, those that are not trained on are the test set.
 _CIFAR_101 = Setting("cifar-10.1", "cifar", 1000, test_n=1021)
 _CIFAR_JPEG = Setting("jpeg", "cifar-jpeg", 1000, test_n=1021)
 _LOCATIONS = ("me-1", "deep-me-trained", "deep-me-selected")
@@ -526,6 +531,7 @@ _QUICK = Experiment(
     axis="points of each blob and sample, n_b",
 )
 
+# In the order in which `twosample bench list` shows them: that of the paper.
 _ALL = (*_BLOB, *_HDGM, *_HIGGS, *_MNIST, *_CIFAR, _ablation(), _QUICK)
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({each.name: each for each in _ALL})
 """Every experiment by its name."""

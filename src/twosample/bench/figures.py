@@ -55,6 +55,7 @@ _STYLES = {
 
 def _styles(names: Sequence[str]) -> dict[str, LineStyle]:
     """Return the styles of methods; other names have the same styles, in their order."""
+    # Rows and columns of the ablation have no styles of their own.
     others = itertools.cycle(_STYLES.values())
     return {name: _STYLES[name] if name in _STYLES else next(others) for name in names}
 
@@ -116,6 +117,7 @@ def _panel(name: str, records: Sequence[Record], recipe: str) -> Figure:
     shown = experiment(name)
     figure, (ax,) = _new(1, width=6.0, height=4.2)
     _rates(ax, shown, entries(shown, records, recipe))
+    # Some titles are longer than a figure is wide.
     ax.set_title(textwrap.fill(shown.title, 70), fontsize=9)
     _legend(figure, ax)
     return figure
@@ -140,6 +142,7 @@ def _rates(ax: Axes, shown: Experiment, cells: Sequence[Entry]) -> None:
             capsize=2,
             **style.options(),
         )
+        # Without a label, since the legend shall name each method once.
         theirs = {}
         for (row, method), at in positions.items():
             number = shown.expected(row, method)
@@ -195,6 +198,7 @@ def _places(shown: Experiment) -> dict[str, float]:
 
 def _legend(figure: Figure, ax: Axes) -> None:
     marks, names = ax.get_legend_handles_labels()
+    # Outside of the panels, where it hides no point.
     figure.legend(
         marks,
         names,
@@ -364,6 +368,7 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
     figure, axes = _new(len(shown.methods), width=2.6, height=2.0)
     for ax, method in zip(axes, shown.methods, strict=True):
         cell = shown.cell(shown.settings[0], method)
+        # Three, because a location depends on the start of its training.
         images = [_location(refit(cell, recipe, trial)) for trial in range(3)]
         _gallery(ax, images, method, 3)
     if name != "cifar-locations":

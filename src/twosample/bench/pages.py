@@ -22,6 +22,7 @@ def page_texts(store: Store) -> dict[str, str]:
     texts = {}
     for shown in EXPERIMENTS.values():
         records = store.records(*tables.homes(shown))
+        # A page of no trials would say nothing.
         if any(tables.entries(shown, records, recipe) for recipe in RECIPES):
             texts[f"{shown.name}.md"] = tables.markdown(shown, records)
     records = store.records(*tables.needed(tables.T_TESTS))
@@ -39,6 +40,7 @@ def summary(store: Store) -> str:
         "| experiment | recipe | cells | trials | within two standard errors | beyond | CPU time |",
         "|---|---|---|---|---|---|---|",
     ]
+    # All at once, since tables show trials of each other.
     everything = store.records(*EXPERIMENTS)
     for shown in EXPERIMENTS.values():
         for recipe in RECIPES:
@@ -65,6 +67,7 @@ def _levels(records: Sequence[Record]) -> list[str]:
     for method in METHODS:
         own = [record for record in null if record.method == method]
         lines.append(_level_line(method, own))
+    # All methods together have the narrowest limits.
     lines.append(_level_line("all", null))
     return lines
 
@@ -104,6 +107,7 @@ def with_summary(readme: str, store: Store) -> str:
     """Return the README with the summary of a store in its place."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1:
         raise InputError(f"the README of the pages must have one line {BEGIN} and one {END}.")
+    # What is written by hand stays as it is, before and after.
     head, rest = readme.split(BEGIN)
     return f"{head}{BEGIN}\n\n{summary(store)}\n\n{END}{rest.split(END)[1]}"
 
@@ -131,6 +135,7 @@ def write_figures(folder: Path, store: Store) -> list[Path]:
     written = []
     for name in DRAWN:
         records = store.records(*figures.needed(name))
+        # A figure without trials would be empty axes.
         if records:
             path = folder / "images" / f"{name}.png"
             path.parent.mkdir(parents=True, exist_ok=True)

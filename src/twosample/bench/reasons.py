@@ -25,6 +25,7 @@ class Reason(NamedTuple):
     text: str
 
 
+# Where a text says "probes", the numbers are in docs/reproduction/probes.md.
 _TRAINING = "trained in another way; as the authors train it: {paper}"
 _NO_CODE = (
     "the paper gives no settings and the released code does not have it; with those of L+J, fewer "

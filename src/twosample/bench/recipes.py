@@ -44,6 +44,7 @@ def fit(
     method: str, recipe: str, setting: Setting, X: Any, Y: Any, generators: Generators
 ) -> FittedTest:
     """Return the test of a method, fitted on the training samples X and Y."""
+    # Locations are looked for with a trained deep kernel.
     first = "mmd-d" if method in LOCATIONS else method
     test = build(first, recipe, setting, X, Y)
     # On the CPU, so that a trial is the same on every machine of a cluster.

@@ -155,6 +155,7 @@ SOURCES = {
 def _data_folder(folder: str | Path | None) -> Path | None:
     """Return `folder`, or the one that the environment variable names, if any."""
     chosen = folder or os.environ.get("TWOSAMPLE_DATA")
+    # A variable that is set to nothing counts as not set.
     if not chosen:
         return None
     if not Path(chosen).is_dir():
@@ -173,6 +174,7 @@ def on_hand(file: str | None, folder: str | Path | None = None) -> Path | None:
     root = _data_folder(folder)
     if root is None or file is None:
         return None
+    # Whoever has one data set only may have put its file into the folder itself.
     for path in (root / file, root / Path(file).name):
         if path.is_file():
             return path
@@ -223,6 +225,7 @@ def files_on_hand(source: Source, folder: str | Path | None = None) -> list[Path
 def _how_to_provide(source: Source) -> str:
     files = [file.name for file in source.files]
     if source.compact is not None:
+        # First, since it needs no unpacking.
         files.insert(0, source.compact)
     return (
         f"If you have {' or '.join(files)}, put it into a folder and name that folder by the "

@@ -107,6 +107,7 @@ class Record:
         names = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(values, dict) or not set(names) <= set(values):
             raise ValueError("fields are missing")
+        # Fields that a later version may add are passed over.
         record = cls(**{name: values[name] for name in names})
         counts: tuple[Any, ...] = (record.trial, record.seed, record.tests, record.rejections)
         if not all(isinstance(count, int) for count in counts):
@@ -130,6 +131,7 @@ class Store:
         """Raise an error if nothing can be kept here, before anything is computed."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # By trying it: permissions do not tell of a full disk, or of one that is read-only.
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
@@ -140,9 +142,11 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it is on the disk."""
+        # Appending goes to the end of the file, wherever other processes have moved it.
         with self.path(record.experiment).open("ab+") as file:
             broken = False
             if file.tell():
+                # Of the last byte: does the last line end?
                 file.seek(-1, os.SEEK_END)
                 broken = file.read(1) != b"\n"
             # A line that broke off is ended first. All in one write, so that the lines of several

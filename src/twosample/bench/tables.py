@@ -133,9 +133,11 @@ def _entry(
     published_error = None
     difference = None
     if published is not None:
+        # An error of 0.000 was rounded away, so it counts as none.
         published_error = published.error or _error_of_ten(published.rate, rates)
         if len(rates) > 1:
             difference = (rate - published.rate) / math.hypot(error, published_error)
+    # Drawn data have no limit, and so no such entry.
     shared = any(record.sizes.get("distinct", record.tests) < record.tests for record in trials)
     fit_seconds = float(np.median([record.fit_cpu_seconds for record in trials]))
     all_seconds = sum(record.cpu_seconds for record in trials)
@@ -164,6 +166,7 @@ def binomial_limits(count: int, total: int, confidence: float) -> tuple[float, f
     [0.0, 0.0362]
     """
     tail = (1 - confidence) / 2
+    # At 0 and at `total` the law degenerates, and the limit is the end of [0, 1].
     low = float(stats.beta.ppf(tail, count, total - count + 1)) if count else 0.0
     high = float(stats.beta.isf(tail, count + 1, total - count)) if count < total else 1.0
     return low, high
@@ -227,6 +230,7 @@ def _why(entry: Entry, shown: Experiment, others: Mapping[tuple[str, str, str], 
         return f"{other.rate:.3f} ± {other.error:.3f} ({other.count})"
 
     text = reason(shown.name, entry.row, entry.method, entry.recipe)
+    # Matches {paper} as well as {paper N=400}.
     return re.sub(rf"{{({'|'.join(RECIPES)})(?: ([^}}]+))?}}", number, text)
 
 
@@ -325,6 +329,7 @@ def comma_separated(
 ) -> str:
     """Write all numbers of all recipes, in full precision."""
     text = io.StringIO()
+    # Without this, lines would end as on Windows.
     writer = csv.writer(text, lineterminator="\n")
     names = (
         "setting method recipe trials tests rejections rate error low high "
@@ -380,6 +385,7 @@ def _latex_row(texts: Sequence[str]) -> str:
 
 
 def _latex_name(row: str) -> str:
+    # "N=3000" becomes mathematics; a name without a number stays as it is.
     name, _, value = row.partition("=")
     return f"${name} = {value}$" if value else name
 

@@ -67,6 +67,7 @@ def seeded(cell: Cell, trial: int) -> Generators:
 def run(trial: Trial) -> Record:
     """Run a trial, in one thread."""
     torch.set_num_threads(1)  # each core has a trial of its own
+    # A worker runs many trials, and each reports its own peak.
     _forget_peak()
     setting = trial.cell.setting
     generators = seeded(trial.cell, trial.number)
