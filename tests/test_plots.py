@@ -262,7 +262,7 @@ def test_the_witness_of_a_point_is_that_without_itself(orders):
     assert len(drawn.positions) == 60 and drawn.total == 300 and 0 < drawn.share <= 1
     n = result.sizes[0]
     X, Y = orders[0]
-    # These count the point itself, whose kernel value is 1: w = (1 + (n - 1) of the others) / n - ...
+    # These count the point itself, too: w = (1 + (n - 1) of the others) / n - ..., as k(x, x) = 1.
     at_x = twosample.witness(result, X[drawn.rows[~drawn.of_y].tolist()])
     at_y = twosample.witness(result, Y[drawn.rows[drawn.of_y].tolist()])
     drawn_x = drawn.witness[~drawn.of_y]

@@ -1,4 +1,4 @@
-"""Figures of a result, by matplotlib: each takes an `Axes` or makes one, draws on it and returns it.
+"""Figures of a result, by matplotlib: each draws on an `Axes`, its own or yours, and returns it.
 
 Blue is X and orange is Y throughout, which people with any of the usual kinds of colour blindness
 tell apart; lines differ in their dashes and points in their shapes as well.

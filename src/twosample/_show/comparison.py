@@ -76,7 +76,7 @@ def render_comparison(
     rng: RNGLike | None = None,
     progress: bool | None = None,
 ) -> str:
-    """The report of a comparison as HTML: one file that needs nothing else, with scripts or without.
+    """The report of a comparison as HTML: one file that needs nothing else.
 
     Parameters
     ----------

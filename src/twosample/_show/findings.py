@@ -74,6 +74,7 @@ class Findings:
     @property
     def rows_used(self) -> str:
         """Which rows were explained, when not all of the held-out ones were: a sentence or ""."""
+        # A page that used all rows need not say so.
         if self.explained is None or self.explained.sizes == self.result.sizes:
             return ""
         n, m = self.explained.sizes

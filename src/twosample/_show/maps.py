@@ -1,7 +1,7 @@
 """Charts of held-out points in two dimensions: the map of the witness, the contours of the kernel.
 
-Like those in `charts`, they are described here once, and drawn by `plots` and by `svg_charts`. Where
-not all held-out points are shown, those that are were drawn at random, without a look at their
+Like those in `charts`, they are described here once and drawn by `plots` and `svg_charts`. Where
+not all held-out points are shown, those that are were chosen at random, without looking at their
 values.
 """
 

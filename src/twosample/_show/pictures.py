@@ -26,6 +26,7 @@ def mosaic(images: Sequence[Bytes], columns: int, gap: int = 1) -> Bytes:
     lines = math.ceil(len(images) / columns)
     sheet_height = lines * (height + gap) - gap
     sheet_width = columns * (width + gap) - gap
+    # There is no gap after the last line and the last column, and white where images are missing.
     sheet = np.full((sheet_height, sheet_width, *channels), 255, dtype=np.uint8)
     for place, image in enumerate(images):
         top = (place // columns) * (height + gap)
@@ -80,6 +81,7 @@ def _smaller(image: Bytes, longest: int) -> Any:
 def _address(picture: Any, kind: str) -> str:
     file = io.BytesIO()
     picture.save(file, kind, optimize=True, quality=80)
+    # As text in the address itself: a page must not need other files.
     content = base64.b64encode(file.getvalue()).decode()
     return f"data:image/{kind.lower()};base64,{content}"
 

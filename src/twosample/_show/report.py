@@ -1,8 +1,8 @@
 """The report: one HTML file with everything that a result has to say, to be read offline.
 
-The numbers come from `explain`, `power` and `charts`, the pictures from `svg_charts`, the words from
-`templates/report.html.jinja`; this module puts them together. A part that a test does not have is
-replaced by a sentence that says why.
+The numbers come from `explain`, `power` and `charts`, the charts are drawn by `svg_charts`, and most
+words are in `templates/report.html.jinja`; this module puts them together. A part that a test does
+not have is replaced by a sentence that says why.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ POWER = 0.9
 Fact: TypeAlias = tuple[str, str, bool]
 """A name, a value, and whether the value is code."""
 
-_COLUMNS_DRAWN = 6
+_COLUMNS_DRAWN = 6  # two lines of three on a desktop
 _VALUES_SHOWN = 7  # columns whose values stand beside a row
 _THUMBNAIL = 96  # pixels of the longer side of a telling image
 
@@ -193,7 +193,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
     }
     tiles: list[dict[str, Any]] = []
     for name, value in values.items():
-        if value is not None:
+        if value is not None:  # a statistic has those that make sense for it
             tiles.append({"name": name, "value": f"{value:.3g}", "note": notes[name]})
 
     # Power takes one more pass over all pairs of rows, so it comes from the explained ones.
@@ -232,7 +232,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
         of_x = predicted.samples_needed(POWER, level, ratio=ratio)
         if of_x is None:
             return "not known"
-        of_y = max(2, round(of_x * ratio))
+        of_y = max(2, round(of_x * ratio))  # in the proportions of this test
         return f"{of_x:,} + {of_y:,}"
 
     def needed_note(level: float) -> str:
@@ -358,6 +358,7 @@ def rows_part(
 
 def _value_columns(explanation: Explanation) -> list[str]:
     """The columns whose values are shown beside a row: the first by rank."""
+    # A table of all columns could be hundreds wide.
     return [column.name for column in explanation.ranked()[:_VALUES_SHOWN]]
 
 
@@ -368,6 +369,7 @@ def _map(findings: Findings) -> dict[str, Any] | None:
         return None
     contours = None
     why_not = ""
+    # Contours take a plane; other data are seen along axes that the kernel does not know.
     if points.in_plane:
         rng = findings.generators.numpy("centres")
         contours, why_not = or_why(

@@ -91,6 +91,7 @@ class Scale:
         rough = (self.high - self.low) / count
         power = 10.0 ** math.floor(math.log10(rough))
         round_steps = [factor * power for factor in (1, 2, 2.5, 5, 10)]
+        # 10 times the power of ten is always enough, so there is one.
         step = next(step for step in round_steps if step >= rough)
         # An end that is a round number itself gets its tick in spite of rounding.
         first = math.ceil(self.low / step - 1e-9)
@@ -147,7 +148,7 @@ class Canvas:
     @contextmanager
     def group(self, **attributes: object) -> Iterator[None]:
         """Put what is drawn meanwhile into one group."""
-        outside = self._parts
+        outside = self._parts  # groups may stand in groups
         self._parts = []
         yield
         inside = Drawn("".join(self._parts))
@@ -159,7 +160,7 @@ class Canvas:
 
         The script of the page shows that of another level when a reader chooses one.
         """
-        hidden = None if level == shown else ""
+        hidden = None if level == shown else ""  # an attribute without a value, or none at all
         return self.group(data_level=repr(level), hidden=hidden)
 
     def picture(self, alt: str, **attributes: object) -> Drawn:
