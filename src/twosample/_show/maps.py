@@ -226,26 +226,10 @@ def point_map(
     of_y = (chosen >= n).numpy()
     points = samples.pooled()[chosen.to(samples.x.device)]
 
-    share = None
-    if is_plane(samples.schema):
-        space = "the data"
-        first, second = samples.schema.columns
-        axes = (first.name, second.name)
-        positions = fitted.scaling.undo(points).numpy()
-    else:
-        space = _space(fitted, samples.schema)
-        pooled = Samples(points[:0], points, samples.schema)
-        features = _features(fitted, pooled, generators.torch("embedding"))
-        if features.shape[1] == 1:
-            axes = (space, "nothing: spread at random")
-            positions = _spread_out(features, generators.torch("height"))
-        else:
-            axes = (f"first main axis of {space}", "second main axis")
-            positions, share = _main_axes(features)
-
+    layout = _layout(fitted, samples, points, generators)
     field = None
     if is_plane(samples.schema):
-        limits = Scatter(positions, of_y, axes).limits
+        limits = Scatter(layout.positions, of_y, layout.axes).limits
         field = _witness_field(explanation.result, limits)
 
     # The contribution of a point is the witness there over the size of its sample; for points of Y
@@ -257,17 +241,45 @@ def point_map(
     rows_x, rows_y = row_numbers(samples)
     pooled_rows = torch.cat([rows_x, rows_y])
     return PointMap(
-        positions,
+        layout.positions,
         of_y,
-        axes,
+        layout.axes,
         witness=pooled_witness[chosen.numpy()],
         points=chosen.numpy(),
         rows=pooled_rows[chosen].numpy(),
         total=n + m,
-        space=space,
-        share=share,
+        space=layout.space,
+        share=layout.share,
         field=field,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Where points are on a map; see `PointMap` for the rest."""
+
+    positions: Array
+    axes: tuple[str, str]
+    space: str
+    share: float | None = None
+
+
+def _layout(
+    fitted: FittedTest, samples: Samples, points: Tensor, generators: Generators
+) -> _Layout:
+    if is_plane(samples.schema):
+        first, second = samples.schema.columns
+        positions = fitted.scaling.undo(points).numpy()
+        return _Layout(positions, (first.name, second.name), "the data")
+    space = _space(fitted, samples.schema)
+    pooled = Samples(points[:0], points, samples.schema)  # labels have no say in what is seen
+    features = _features(fitted, pooled, generators.torch("embedding"))
+    if features.shape[1] == 1:
+        positions = _spread_out(features, generators.torch("height"))
+        return _Layout(positions, (space, "nothing: spread at random"), space)
+    positions, share = _main_axes(features)
+    axes = (f"first main axis of {space}", "second main axis")
+    return _Layout(positions, axes, space, share)
 
 
 def row_numbers(samples: Samples) -> tuple[Tensor, Tensor]:

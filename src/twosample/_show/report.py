@@ -1,8 +1,8 @@
 """The report: one HTML file with everything that a result has to say, to be read offline.
 
-The numbers come from `explain`, `power` and `charts`, the charts are drawn by `svg_charts`, and most
-words are in `templates/report.html.jinja`; this module puts them together. A part that a test does
-not have is replaced by a sentence that says why.
+The numbers come from `explain`, `power` and `charts`, the charts are drawn by `svg_charts`, and
+most words are in `templates/report.html.jinja`; this module puts them together. A part that a test
+does not have is replaced by a sentence that says why.
 """
 
 from __future__ import annotations
