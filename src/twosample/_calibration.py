@@ -76,6 +76,8 @@ class Calibration(ABC):
     ) -> Calibrated:
         """The p-value of two samples: embed the points, prepare the statistic once, calibrate."""
         n, m = samples.sizes
+        # The plan sees sizes only, and the network sees points without labels. Whatever is decided
+        # before the statistic is evaluated is therefore the same for every labelling.
         bins = self.plan(n, m, generator, statistic.least_bins(n, m))
         points = embed_samples(samples, embedding_of(representation), generator, resources)
         prepared = statistic.prepare(representation, points, bins, generator)
@@ -123,6 +125,7 @@ class Permutation(Calibration):
 
     def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
         """Cut samples of n and m points into bins, each sample in a random order."""
+        # One size for both samples: bins of different sizes could not change places.
         size = max(1, min(n, m) // self.bins)
         return _cut(n, m, size, self.max_bins, generator)
 
@@ -131,6 +134,7 @@ class Permutation(Calibration):
     ) -> Shuffles:
         """Random permutations of the moving bins; where there are few labellings, all of them."""
         labellings = self._labellings(bins)
+        # Asking for more permutations than there are labellings would only count some twice.
         if not order_matters and labellings <= self.permutations + 1:
             return Shuffles.listed(labellings, bins.moving, partial(_labellings, bins))
         draw = partial(_random_orders, bins.moving)
@@ -146,6 +150,8 @@ class Permutation(Calibration):
     ) -> Calibrated:
         """Evaluate the statistic on every shuffle, and count."""
         bins = prepared.bins
+        # Shuffles with the same points in X are one labelling, unless the statistic tells them
+        # apart.
         order_matters = statistic.depends_on_order
         shuffles = self.shuffles(bins, generator, order_matters=order_matters)
         enumerated = not order_matters and self._labellings(bins) == len(shuffles)
@@ -194,6 +200,7 @@ class PairSwap(Calibration):
     def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
         """Cut min(n, m) random pairs into bins; points without a partner stay."""
         pairs = min(n, m)
+        # A statistic may need more bins than the plan would give it: blocks are made of whole ones.
         size = max(1, pairs // max(self.bins, least))
         return _cut(n, m, size, pairs // size, generator)
 
@@ -227,6 +234,7 @@ class PairSwap(Calibration):
 
     def _are_few(self, pairs: int) -> bool:
         """Whether there are no more ways to swap than permutations were asked for."""
+        # 2^63 is no number of torch's; nobody asks for so many.
         return pairs < 63 and 2**pairs <= self.permutations + 1
 
 
@@ -243,6 +251,7 @@ class Asymptotic(Calibration):
 
     def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
         """Cut both samples into bins, all of which might move."""
+        # Nothing is shuffled; some hundred bins are enough for a statistic that is made of them.
         size = max(1, min(n, m) // max(500, least))
         return _cut(n, m, size, max(n, m), generator)
 
@@ -257,10 +266,14 @@ class Asymptotic(Calibration):
         """The chance, by the law, of a value at least as large as the observed one."""
         observed = _observed(statistic, prepared)
         law = statistic.law(prepared)
-        pvalue = law.survival(float(observed[0]))
-        name = f"{law.name} (asymptotic)"
-        nothing = Shuffles.none(prepared.bins.moving)
-        return Calibrated(observed, pvalue, law.threshold(ALPHA), name, prepared, nothing)
+        return Calibrated(
+            values=observed,
+            pvalue=law.survival(float(observed[0])),
+            threshold=law.threshold(ALPHA),
+            description=f"{law.name} (asymptotic)",
+            prepared=prepared,
+            shuffles=Shuffles.none(prepared.bins.moving),
+        )
 
 
 @dataclass(frozen=True)
@@ -296,7 +309,8 @@ class Spectral(Calibration):
 
     def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
         """Cut both samples into some hundred bins: fewer sums, and nothing moves."""
-        return _cut(n, m, max(1, min(n, m) // 500), 1000, generator)
+        size = max(1, min(n, m) // 500)
+        return _cut(n, m, size, 1000, generator)
 
     def calibrate(
         self,
@@ -312,12 +326,19 @@ class Spectral(Calibration):
         eigenvalues = self.eigenvalues(representation, points, generator)
         normal = torch.randn(self.draws, len(eigenvalues), generator=generator, dtype=torch.float64)
         shift = statistic.limit_shift or 0.0
-        draws = (1 / n + 1 / m) * ((normal.square() - shift) @ eigenvalues)
+        sums = (normal.square() - shift) @ eigenvalues  # (draws,)
+        draws = (1 / n + 1 / m) * sums
+        # The observed value counts among the draws, so that p is never 0.
         values = torch.cat([observed, draws])
-        share = pvalue(values, prepared.resolution)
-        name = f"{self.draws} draws from the limit with {len(eigenvalues)} eigenvalues (asymptotic)"
-        nothing = Shuffles.none(prepared.bins.moving)
-        return Calibrated(values, share, threshold(values), name, prepared, nothing)
+        limit = f"the limit with {len(eigenvalues)} eigenvalues (asymptotic)"
+        return Calibrated(
+            values=values,
+            pvalue=pvalue(values, prepared.resolution),
+            threshold=threshold(values),
+            description=f"{self.draws} draws from {limit}",
+            prepared=prepared,
+            shuffles=Shuffles.none(prepared.bins.moving),
+        )
 
     def eigenvalues(
         self, representation: nn.Module, points: EmbeddedSamples, generator: torch.Generator
@@ -327,10 +348,15 @@ class Spectral(Calibration):
         some = tuple(part[chosen.to(part.device)] for part in points.parts)
         kernel = cast(Kernel, representation)
         one_each = torch.arange(len(chosen))
-        K = block_sums(kernel, some, one_each, memory=points.resources.memory).double().cpu()
-        centred = K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
-        values: Tensor = torch.linalg.eigvalsh(centred).clamp_min(0) / (len(chosen) - 1)
-        return values[values > 1e-6 * values.sum()].flip(0)
+        memory = points.resources.memory
+        K = block_sums(kernel, some, one_each, memory=memory).double().cpu()  # (points, points)
+        means = K.mean(0)  # the matrix is symmetric, so these are also the means of its rows
+        centred = K - means - means[:, None] + means.mean()
+        eigenvalues = torch.linalg.eigvalsh(centred).clamp_min(0)
+        values: Tensor = eigenvalues / (len(chosen) - 1)
+        # Smaller ones add less to a draw than its own noise, and there are many of them.
+        noticeable = values > 1e-6 * values.sum()
+        return values[noticeable].flip(0)
 
 
 def pvalue(values: Tensor, resolution: float) -> float:
@@ -338,8 +364,10 @@ def pvalue(values: Tensor, resolution: float) -> float:
 
     Values that differ by no more than rounding are equal.
     """
-    tolerance = max(resolution, 1e-12 * float(values.abs().max()))
-    return float((values >= values[0] - tolerance).double().mean())
+    largest = float(values.abs().max())
+    tolerance = max(resolution, 1e-12 * largest)
+    reached = values >= values[0] - tolerance  # the first reaches itself: p is never 0
+    return float(reached.double().mean())
 
 
 def threshold(values: Tensor) -> float:
@@ -372,8 +400,14 @@ def _counted(
             f"p-value below {1 / len(shuffles):.3g} is possible; use more points, or a smaller "
             "train_fraction."
         )
-    share = pvalue(values, prepared.resolution)
-    return Calibrated(values, share, threshold(values), description, prepared, shuffles)
+    return Calibrated(
+        values=values,
+        pvalue=pvalue(values, prepared.resolution),
+        threshold=threshold(values),
+        description=description,
+        prepared=prepared,
+        shuffles=shuffles,
+    )
 
 
 def _observed(statistic: Statistic, prepared: Prepared) -> Tensor:
@@ -423,8 +457,9 @@ def _cut(n: int, m: int, size: int, most: int, generator: torch.Generator) -> Bi
     order_y = order_x if n == m else torch.randperm(m, generator=generator)
 
     def bin_of_each(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
+        moved = order[: bins * size]
         ids = torch.full((len(order),), fixed)
-        ids[order[: bins * size]] = first + torch.arange(bins * size) // size
+        ids[moved] = first + torch.arange(len(moved)) // size
         return ids
 
     of_x = bin_of_each(order_x, moving_x, 0, moving)

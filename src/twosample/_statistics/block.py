@@ -124,7 +124,9 @@ class BlockMMD(Statistic):
                     sums.append(H.view(in_x, bins.size, in_x, bins.size).sum((1, 3)))
                     values.append(H.sum() / (b * (b - 1)))
                 else:
-                    xx, yy, xy = block.xx.sum(), block.yy.sum(), block.xy.sum()
+                    xx = block.xx.sum()
+                    yy = block.yy.sum()
+                    xy = block.xy.sum()
                     values.append(mmd2_unbiased(xx, yy, xy, b, c))
             z = representation.centred(points.parts)
             size = float(representation.pairs(z, z).double().abs().mean())
@@ -175,9 +177,11 @@ class BlockMMD(Statistic):
                     pairs = block.xy.diagonal()
                     with_x = (block.xy.sum(0) - pairs) / (b - 1)
                     with_y = (block.xy.sum(1) - pairs) / (c - 1)
+                own_x = block.xx.sum(1) / (b - 1)
+                own_y = block.yy.sum(1) / (c - 1)
                 # Of n points only b * count are in a block, and the mean is over all n.
-                at[block.of_x] = (block.xx.sum(1) / (b - 1) - with_y) * n / (b * count)
-                at[block.of_y] = (block.yy.sum(1) / (c - 1) - with_x) * m / (c * count)
+                at[block.of_x] = (own_x - with_y) * n / (b * count)
+                at[block.of_y] = (own_y - with_x) * m / (c * count)
         return at[:n], at[n:]
 
     def witness(

@@ -87,7 +87,8 @@ class CompressedMMD(Statistic):
             for piece, values in nystroem.pieces():
                 totals.index_add_(0, ids[piece], values)
                 of_x += values[: max(0, n - piece.start)].sum(0)
-            difference = nystroem.root.T @ (of_x / n - (totals.sum(0) - of_x) / m)
+            of_y = totals.sum(0) - of_x
+            difference = nystroem.root.T @ (of_x / n - of_y / m)
             direction = nystroem.root @ difference
             witness = torch.cat([values @ direction for _, values in nystroem.pieces()])
             # A new draw: landmarks, whose features are longer, are as frequent in it as among all
@@ -109,7 +110,9 @@ class CompressedMMD(Statistic):
         n, m = prepared.sizes
         of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # (B, p)
         of_y = prepared.totals.sum(0) - of_x
-        return (of_x / n - of_y / m).square().sum(1) - prepared.excess
+        difference = of_x / n - of_y / m
+        # Without the excess, the square of a distance between means is above 0 even if P = Q.
+        return difference.square().sum(1) - prepared.excess
 
     def effect(self, prepared: PreparedCompressed, observed: float, threshold: float) -> Effect:
         return effect_from_witness(prepared.witness, observed, threshold)

@@ -111,18 +111,22 @@ class HotellingT2(Statistic):
         # Duplicates that trade places may differ by the rounding of their features, which the
         # whitening magnifies.
         tiny = torch.finfo(torch.float64).tiny
-        rounding = 8 * eps * float(f.abs().max()) / max(smallest, tiny) ** 0.5
-        resolution = rounding * math.sqrt(f.shape[1])
+        of_a_feature = 8 * eps * float(f.abs().max())
+        magnified = of_a_feature / max(smallest, tiny) ** 0.5
+        resolution = magnified * math.sqrt(f.shape[1])
         return PreparedT2(bins, (n, m), totals, (f[:n], f[n:]), resolution)
 
     def evaluate(self, prepared: PreparedT2, shuffles: Tensor) -> Tensor:
         n, m = prepared.sizes
         if self.paired:
             moved = prepared.bins.signs(shuffles) @ prepared.totals[:-1]
-            of_pairs = moved + prepared.totals[-1]
-            return t2_from_whitened(of_pairs.square().sum(1) / n, n - 1)
-        of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # the totals of all bins sum to 0
-        return t2_from_whitened(of_x.square().sum(1) * (1 / n + 1 / m), n + m - 2)
+            of_pairs = moved + prepared.totals[-1]  # (B, p)
+            share = of_pairs.square().sum(1) / n
+            return t2_from_whitened(share, n - 1)
+        # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
+        of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # (B, p)
+        share = of_x.square().sum(1) * (1 / n + 1 / m)
+        return t2_from_whitened(share, n + m - 2)
 
     def effect(self, prepared: PreparedT2, observed: float, threshold: float) -> Effect:
         """The estimated power, by the noncentral chi-squared law."""
@@ -164,8 +168,10 @@ class HotellingT2(Statistic):
         # direction as it is.
         values, vectors = torch.linalg.eigh(rows.T @ rows)
         floor = max(float(values[-1]) * _RIDGE, 1e-300)
-        direction = vectors @ (vectors.T @ d / values.clamp_min(floor))
-        wanted = value / self._factor(n, m)  # d' S^-1 d
+        inverses = 1 / values.clamp_min(floor)
+        direction = vectors @ (inverses * (vectors.T @ d))
+        # Its length is what makes d' S^-1 d the T^2 that was observed.
+        wanted = value / self._factor(n, m)
         length = wanted / max(float(d @ direction), 1e-300)
         scores: Tensor = (f - midpoint) @ direction * length
         return scores

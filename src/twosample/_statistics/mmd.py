@@ -46,9 +46,10 @@ class PairSums:
     sums: Tensor  # (S, S) without the terms k(z_i, z_i)
 
     def of_pairs(self, in_x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        product = in_x @ self.sums  # (B, S)
-        xx = (product * in_x).sum(1)
-        xy = product.sum(1) - xx
+        with_x = in_x @ self.sums  # (B, S) sums of each bin with X
+        xx = (with_x * in_x).sum(1)
+        xy = with_x.sum(1) - xx
+        # The matrix is symmetric, so XY stands in it twice, and what is left is YY.
         yy = self.sums.sum() - xx - 2 * xy
         return xx, yy, xy
 
@@ -64,9 +65,11 @@ class FeatureSums:
         of_x = in_x @ self.totals  # (B, p)
         of_y = self.totals.sum(0) - of_x
         own_x = in_x @ self.own
+        own_y = self.own.sum() - own_x
+        # The square of a sum of features has the terms i = j in it, which do not count here.
         xx = of_x.square().sum(1) - own_x
+        yy = of_y.square().sum(1) - own_y
         xy = (of_x * of_y).sum(1)
-        yy = of_y.square().sum(1) - (self.own.sum() - own_x)
         return xx, yy, xy
 
     def difference_of_means(self, in_x: Tensor, n: int, m: int) -> Tensor:
@@ -86,7 +89,9 @@ class PairedDiagonal:
     def of(self, shuffles: Tensor) -> Tensor:
         """(B,) sums, for (B, moving) shuffles of bins."""
         half = shuffles.shape[1] // 2
-        return self.sums[shuffles[:, :half], shuffles[:, half:]].sum(1) + self.fixed
+        into_x = shuffles[:, :half]
+        into_y = shuffles[:, half:]
+        return self.sums[into_x, into_y].sum(1) + self.fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,13 +223,17 @@ class MMD(Statistic):
         survival, threshold = two_binomials(
             *prepared.sizes, two_sided=self.alternative == "two-sided"
         )
+
         # The statistic is the square of the difference of the shares of positive scores, with its
         # sign if the alternative is "greater".
-        return Law(
-            lambda value: survival(math.copysign(math.sqrt(abs(value)), value)),
-            lambda alpha: threshold(alpha) * abs(threshold(alpha)),
-            "binomial law of the accuracy",
-        )
+        def survival_of_square(value: float) -> float:
+            return survival(math.copysign(math.sqrt(abs(value)), value))
+
+        def threshold_of_square(alpha: float) -> float:
+            difference = threshold(alpha)
+            return difference * abs(difference)
+
+        return Law(survival_of_square, threshold_of_square, "binomial law of the accuracy")
 
     def prepare(
         self,
@@ -250,7 +259,8 @@ class MMD(Statistic):
             else:
                 features = features.double().cpu()
                 sums = FeatureSums(sums_over(bins, features), sums_over(bins, own))
-                witness = features @ (features[:n].mean(0) - features[n:].mean(0))
+                difference = features[:n].mean(0) - features[n:].mean(0)
+                witness = features @ difference
                 resolution = _resolution_of_features(features, own, z[0].dtype, min(n, m))
                 if z[0].shape[1] == 1:
                     scores = z[0][:, 0].double().cpu()
@@ -318,20 +328,22 @@ class MMD(Statistic):
             diagonal=False,
             resources=points.resources.quiet(),
         )
-        with_x, with_y = rows.double().cpu().T
-        own = representation.pairs(z, z).double().cpu()
+        rows = rows.double().cpu()
+        x_with_x, x_with_y = rows[:n].T
+        y_with_x, y_with_y = rows[n:].T
         if self.estimator == "biased":
-            at_x = (with_x[:n] + own[:n]) / n - with_y[:n] / m
-            at_y = (with_y[n:] + own[n:]) / m - with_x[n:] / n
+            own = representation.pairs(z, z).double().cpu()
+            at_x = (x_with_x + own[:n]) / n - x_with_y / m
+            at_y = (y_with_y + own[n:]) / m - y_with_x / n
         elif self.estimator == "unbiased":
-            at_x = with_x[:n] / (n - 1) - with_y[:n] / m
-            at_y = with_y[n:] / (m - 1) - with_x[n:] / n
+            at_x = x_with_x / (n - 1) - x_with_y / m
+            at_y = y_with_y / (m - 1) - y_with_x / n
         else:
-            first = tuple(part[:n] for part in z)
-            second = tuple(part[n:] for part in z)
-            pairs = representation.pairs(first, second).double().cpu()  # they do not count
-            at_x = (with_x[:n] - (with_y[:n] - pairs)) / (n - 1)
-            at_y = (with_y[n:] - (with_x[n:] - pairs)) / (n - 1)
+            of_x = tuple(part[:n] for part in z)
+            of_y = tuple(part[n:] for part in z)
+            pairs = representation.pairs(of_x, of_y).double().cpu()  # they do not count
+            at_x = (x_with_x - (x_with_y - pairs)) / (n - 1)
+            at_y = (y_with_y - (y_with_x - pairs)) / (n - 1)
         if representation.features(z) is not None:
             at_x, at_y = about_the_middle(at_x, at_y)
         if self.alternative == "greater" and value < 0:
@@ -382,12 +394,12 @@ def effect_from_witness(
     n = len(witness[0])
     m = len(witness[1])
     variance = variance_unpaired(*witness)  # sigma^2; that of MMD^2 is sigma^2 (n + m) / (2 n m)
-    deviation = float(variance * (n + m) / (2 * n * m)) ** 0.5
+    of_mmd2 = float(variance) * (n + m) / (2 * n * m)
     mmd2 = torch.tensor(observed, dtype=torch.float64)
     return Effect(
         mmd=max(0.0, observed) ** 0.5,
         criterion=float(power_criterion(mmd2, variance, REGULARISER)),
-        power=asymptotic_power(observed, deviation, threshold),
+        power=asymptotic_power(observed, of_mmd2**0.5, threshold),
         accuracy=accuracy,
         auc=auc,
     )
@@ -398,12 +410,14 @@ def kernel_witness(kernel: Kernel, z: Embedded, n: int, m: int, memory: int) -> 
     with torch.no_grad():
         z = kernel.centred(z)
         total = accumulator(z[0].device)
-        weights = torch.cat([torch.full((n,), 1 / n), torch.full((m,), -1 / m)])
-        weights = weights.to(z[0].device, total)
+        of_x = torch.full((n,), 1 / n)
+        of_y = torch.full((m,), -1 / m)
+        weights = torch.cat([of_x, of_y]).to(z[0].device, total)
         features = kernel.features(z)
         if features is not None:
             f = features.to(total)
-            return f[n + m :] @ (f[: n + m].T @ weights)
+            difference = f[: n + m].T @ weights  # of the mean features
+            return f[n + m :] @ difference
         new = tuple(part[n + m :] for part in z)
         old = tuple(part[: n + m] for part in z)
         return cross_sums(kernel, new, old, weights, memory=memory)
@@ -431,8 +445,8 @@ def _pair_sums(
 ) -> tuple[PairSums, Tensor]:
     """Sums over pairs of bins, and the witness at every point."""
     n, m = points.sizes
-    share = torch.tensor([1 / n, -1 / m], dtype=torch.float64)
-    share = share.repeat_interleave(torch.tensor([n, m]))
+    shares = torch.tensor([1 / n, -1 / m], dtype=torch.float64)
+    share = shares.repeat_interleave(torch.tensor([n, m]))  # (n + m,) of each point
     # Which bins share a tile is left to chance, so that rounding is as blind to labels as all the
     # rest.
     place = torch.randperm(bins.count, generator=generator)
@@ -463,13 +477,15 @@ def _paired_diagonal(kernel: Kernel, points: EmbeddedSamples, bins: Bins) -> Pai
         index = by_bin[:, t].to(device)
         of_bins = tuple(part[index] for part in z)
         sums += block_sums(kernel, of_bins, one_each, memory=memory).double().cpu()
-    fixed_x = torch.nonzero(bins.of_x == bins.moving)[:, 0].to(device)
-    fixed_y = torch.nonzero(bins.of_y == bins.moving + 1)[:, 0].to(device) + len(bins.of_x)
+    stays = bins.of_x == bins.moving  # pairs stay together, so this holds for their partners too
+    fixed_x = torch.nonzero(stays)[:, 0].to(device)
     if not len(fixed_x):
         return PairedDiagonal(sums, 0.0)
+    fixed_y = fixed_x + len(bins.of_x)
     a = tuple(part[fixed_x] for part in z)
     b = tuple(part[fixed_y] for part in z)
-    return PairedDiagonal(sums, float(kernel.pairs(a, b).double().sum()))
+    fixed = kernel.pairs(a, b).double().sum()
+    return PairedDiagonal(sums, float(fixed))
 
 
 # Rounding. Where exact arithmetic has a tie, as when duplicates trade places, two values may differ
@@ -481,7 +497,9 @@ _ROOM = 64  # in units of the last place: a narrow kernel magnifies the rounding
 def _resolution_of_pairs(sums: PairSums, own: Tensor, dtype: torch.dtype, smaller: int) -> float:
     """Errors of kernel values average out over a row of the matrix."""
     points = len(own)
-    size = float(sums.sums.abs().sum()) / points**2 + float(own.abs().mean()) / smaller
+    of_pairs = float(sums.sums.abs().sum()) / points**2
+    of_points = float(own.abs().mean()) / smaller
+    size = of_pairs + of_points
     in_sums = _ROOM * torch.finfo(torch.float64).eps * size
     in_values = _ROOM * torch.finfo(dtype).eps / math.sqrt(points) * size
     return in_sums + in_values
@@ -495,5 +513,7 @@ def _resolution_of_features(
     size = float(own.abs().mean())
     in_sums = _ROOM * torch.finfo(torch.float64).eps * size
     error = 8 * torch.finfo(dtype).eps * math.sqrt(size)
-    spread = math.sqrt(float((features - features.mean(0)).square().sum(1).mean()))
-    return in_sums + error**2 + error * spread / math.sqrt(smaller * points)
+    centred = features - features.mean(0)
+    spread = math.sqrt(float(centred.square().sum(1).mean()))
+    in_means = error * spread / math.sqrt(smaller * points)
+    return in_sums + error**2 + in_means
