@@ -350,8 +350,7 @@ class Spectral(Calibration):
         one_each = torch.arange(len(chosen))
         memory = points.resources.memory
         K = block_sums(kernel, some, one_each, memory=memory).double().cpu()  # (points, points)
-        means = K.mean(0)  # the matrix is symmetric, so these are also the means of its rows
-        centred = K - means - means[:, None] + means.mean()
+        centred = K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
         eigenvalues = torch.linalg.eigvalsh(centred).clamp_min(0)
         values: Tensor = eigenvalues / (len(chosen) - 1)
         # Smaller ones add less to a draw than its own noise, and there are many of them.
