@@ -17,8 +17,9 @@ from ._featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
+from ._insight.column_tests import ColumnDifference
 from ._insight.comparing import Comparison, ComparisonInterrupted, compare
-from ._insight.explain import ColumnDifference, Explanation, TellingRow, explain, witness
+from ._insight.explain import Explanation, TellingRow, explain, witness
 from ._insight.locations import Locations, locations
 from ._insight.power import (
     DetectableEffect,

@@ -7,56 +7,61 @@ looks at the held-out points after the fact; it is exploratory and says so.
 
 from __future__ import annotations
 
-import dataclasses
 import html
-import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from .._calibration import Permutation, evaluated, pvalue
-from .._data.embedding import embed_samples
-from .._data.samples import Column, EmbeddedSamples, Samples, Scaling, Schema
-from .._featurizers import MeanEmbedding
-from .._kernels import DeepKernel, Kernel, Linear, embedding_of, median_bandwidth
-from .._products import Embedded
+from .._checks import check_alpha, check_whole
+from .._data.samples import Samples
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
-from .._shuffles import Shuffles
-from .._statistics import MMD, Bins
 from .._two_sample import FittedTest
-from ..errors import InputError, InputWarning
+from ..errors import warn
+from .column_tests import (
+    ColumnDifference,
+    column_differences,
+    column_tests,
+    importances,
+    label_shuffles,
+    learned_widths,
+)
+from .corrections import CORRECTIONS, check_correction
+from .held_out import Value, as_array, embedded, held_out, row_pixels, row_values
+from .text_tables import aligned, html_list, html_table
 
-Correction: TypeAlias = Literal["holm", "bh", "none"]
-Value: TypeAlias = float | bool | str
+ColumnCorrection: TypeAlias = Literal["holm", "bh", "none"]
 
-_COLUMNS_SHOWN, _ROWS_SHOWN, _VALUES_SHOWN = 20, 5, 4
+_COLUMNS_SHOWN = 20
+_ROWS_SHOWN = 5
+_VALUES_SHOWN = 4
+_ROWS_TITLE = "Rows with the largest share of the statistic (exploratory)"
+_COLUMN_HEADER = ["column", "MMD^2", "p", "adjusted", "importance (exploratory)"]
 
 
 @dataclass(frozen=True, eq=False)
 class TellingRow:
-    """A held-out row and its part in the statistic. Exploratory: the row was picked because its part is large.
+    """A held-out row and its part in the statistic.
+
+    Exploratory: the row was picked because its part is large.
 
     Attributes
     ----------
     row
         Its position in the X or Y that was tested, from 0.
     contribution
-        Its part of the statistic; those of all held-out rows of X and Y sum to the statistic. For
+        Its part of the statistic. Those of all held-out rows of X and Y sum to the statistic. For
         MMD^2 it is the witness at the row without the row itself, over the size of the sample (for
-        a classifier's score the witness is taken from midway between the samples); negative where a
-        row looks like one of the other sample.
+        a classifier's score the witness is taken from midway between the samples). It is negative
+        where a row looks like one of the other sample.
     share
-        contribution / statistic; None where the statistic is not positive, and shares would mean
-        nothing.
+        contribution / statistic; None where the statistic is not positive, since shares would then
+        mean nothing.
     values
         Column -> value in the user's units, to the single precision in which the kernel saw it;
         empty for images.
@@ -80,48 +85,6 @@ class TellingRow:
         }
 
 
-@dataclass(frozen=True)
-class ColumnDifference:
-    """One column of a table: an exact test of its own, and its importance in the joint statistic.
-
-    Attributes
-    ----------
-    name, kind
-        As in the user's table.
-    statistic, pvalue
-        Unbiased MMD^2 of this column alone on the held-out points, and its p-value over the
-        shuffles of the joint test. Exact for the equality of this column's distribution in X and Y,
-        whatever the other columns do.
-    adjusted
-        The p-value after the correction for the number of columns.
-    importance
-        Exploratory, without a p-value: by how much the joint statistic falls when this column is
-        shuffled among the pooled points, which keeps its distribution and breaks its ties to labels
-        and other columns. An innocent column that is correlated with a guilty one has some. None
-        where it was not asked for.
-    importance_share
-        The same over the joint statistic (the shares of all columns need not sum to 1); None where
-        that is not positive.
-    widths
-        Exploratory: encoded column -> the width that a kernel with one for each column has learned,
-        in the user's units; the narrow ones are looked at closely. None for other kernels.
-    """
-
-    name: str
-    kind: str
-    statistic: float
-    pvalue: float
-    adjusted: float
-    importance: float | None = None
-    importance_share: float | None = None
-    widths: Mapping[str, float] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**plain, "widths": None if self.widths is None else dict(self.widths)}
-
-
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """What tells X from Y, after a test.
@@ -131,7 +94,7 @@ class Explanation:
     method, statistic, pvalue, sizes
         Those of the test, unchanged.
     columns
-        For tables, each column in the user's order: exact p-values, and an importance that is
+        For tables, each column in the user's order: an exact p-value, and an importance that is
         exploratory.
     correction
         How their p-values were adjusted: "holm" (the chance that any equal column is called
@@ -157,7 +120,7 @@ class Explanation:
     pvalue: float
     sizes: tuple[int, int]
     columns: tuple[ColumnDifference, ...]
-    correction: Correction
+    correction: ColumnCorrection
     calibration: str
     rows_x: tuple[TellingRow, ...]
     rows_y: tuple[TellingRow, ...]
@@ -170,14 +133,28 @@ class Explanation:
         """The witness at new points, given like X and Y; see `twosample.witness`. Exploratory."""
         return witness(self.result, points)
 
-    def differing(self, alpha: float = ALPHA) -> list[str]:
-        """Names of the columns whose adjusted p-value is at most `alpha`, the smallest first."""
-        if not 0 < alpha < 1:
-            raise InputError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
+    def reject(self, alpha: float = ALPHA) -> list[str]:
+        """Names of the columns for which equality is rejected: adjusted p-value at most `alpha`.
+
+        The column with the smallest p-value comes first.
+        """
+        check_alpha(alpha)
         return [column.name for column in self.ranked() if column.adjusted <= alpha]
 
+    def differing(self, alpha: float = ALPHA) -> list[str]:
+        """Do as `reject` does. This older name goes away in the next version."""
+        warn("Explanation.differing is now Explanation.reject; use that.", DeprecationWarning)
+        return self.reject(alpha)
+
+    def ranked(self) -> list[ColumnDifference]:
+        """The columns, those that differ most first."""
+        return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, ready for JSON; without pixels, all contributions, and the result."""
+        """Plain numbers, strings and lists, ready for JSON.
+
+        Pixels, the contributions of all rows, and the result are left out.
+        """
         return {
             "method": self.method,
             "statistic": self.statistic,
@@ -196,76 +173,59 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self._headline()]
         if self.columns:
-            lines = aligned([_COLUMN_HEADER, *map(_column_cells, self.ranked()[:_COLUMNS_SHOWN])])
+            cells = [_column_cells(column) for column in self.ranked()[:_COLUMNS_SHOWN]]
+            lines = [f"{self._columns_title()}:", *aligned([_COLUMN_HEADER, *cells])]
             more = len(self.columns) - _COLUMNS_SHOWN
-            parts.append(
-                "\n".join(
-                    [
-                        f"{self._columns_title()}:",
-                        *lines,
-                        *([f"  ... {more} more"] if more > 0 else []),
-                    ]
-                )
-            )
+            if more > 0:
+                lines.append(f"  ... {more} more")
+            parts.append("\n".join(lines))
         if self.rows_x or self.rows_y:
-            lines = aligned(self._row_cells())
-            parts.append("\n".join([f"{_ROWS_TITLE}:", *lines]))
-        parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
+            parts.append("\n".join([f"{_ROWS_TITLE}:", *aligned(self._row_cells())]))
+        if self.notes:
+            parts.append("\n".join(f"- {note}" for note in self.notes))
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
         parts = [f"<p><strong>{html.escape(self._headline())}</strong></p>"]
         if self.columns:
+            parts.append(f"<p>{html.escape(self._columns_title())}</p>")
             cells = [_column_cells(column) for column in self.ranked()]
-            parts.append(
-                f"<p>{html.escape(self._columns_title())}</p>{html_table([_COLUMN_HEADER, *cells])}"
-            )
+            parts.append(html_table([_COLUMN_HEADER, *cells]))
         if self.rows_x or self.rows_y:
-            cells = [["sample", "row", "share", "values"], *self._row_cells()]
-            parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>{html_table(cells)}")
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return f"<div>{''.join(parts)}{f'<ul>{notes}</ul>' if notes else ''}</div>"
+            parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>")
+            parts.append(html_table([["sample", "row", "share", "values"], *self._row_cells()]))
+        parts.append(html_list(self.notes))
+        return f"<div>{''.join(parts)}</div>"
 
     def _headline(self) -> str:
         n, m = self.sizes
-        return f"What tells X from Y ({self.method}, p = {format_pvalue(self.pvalue)} on {n} + {m} points)"
+        p = format_pvalue(self.pvalue)
+        return f"What tells X from Y ({self.method}, p = {p} on {n} + {m} points)"
 
     def _columns_title(self) -> str:
-        adjusted = {
-            "holm": "adjusted by Holm",
-            "bh": "adjusted by Benjamini-Hochberg",
-            "none": "not adjusted",
-        }
         return (
             "Columns, each with a test of its own that is exact for its distribution "
-            f"({self.calibration}; "
-            f"{adjusted[self.correction]})"
+            f"({self.calibration}; {CORRECTIONS[self.correction].name})"
         )
 
-    def ranked(self) -> list[ColumnDifference]:
-        """The columns, those that differ most first."""
-        return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
-
     def _row_cells(self) -> list[list[str]]:
-        first = [column.name for column in self.ranked()[:_VALUES_SHOWN]]
-        return [
-            [
-                sample,
-                f"row {row.row}",
-                "" if row.share is None else _percent(row.share),
-                ", ".join(
-                    f"{name} = {_shown(row.values[name])}" for name in first if name in row.values
-                ),
-            ]
-            for sample, rows in (("X", self.rows_x), ("Y", self.rows_y))
-            for row in rows[:_ROWS_SHOWN]
-        ]
+        # The columns that differ most say most about a row; there is no room for all of them.
+        names = [column.name for column in self.ranked()[:_VALUES_SHOWN]]
+        lines = []
+        for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
+            for row in rows[:_ROWS_SHOWN]:
+                share = "" if row.share is None else _percent(row.share)
+                values = [
+                    f"{name} = {_shown(row.values[name])}" for name in names if name in row.values
+                ]
+                lines.append([sample, f"row {row.row}", share, ", ".join(values)])
+        return lines
 
 
 def explain(
     result: TwoSampleResult,
     *,
-    correction: Correction = "holm",
+    correction: ColumnCorrection = "holm",
     rows: int = 10,
     shuffles: int = 3,
     max_points: int = 2000,
@@ -274,20 +234,20 @@ def explain(
 ) -> Explanation:
     """Say what tells X from Y: which columns, which rows.
 
-    For tables each column gets a two-sample test of its own on the held-out points: a kernel on
-    that column alone, the same shuffles of labels as in the joint test. Its p-value is exact for
-    the equality of that column's distribution, even where other columns, correlated with it,
-    differ. A difference that no column shows by itself (the columns go together in another way) has
-    no such p-value; look at the importances.
+    For tables, each column gets a two-sample test of its own on the held-out points. It has a
+    kernel on that column alone, and the same shuffles of labels as the joint test. Its p-value is
+    exact for the equality of that column's distribution, even where other columns, correlated with
+    it, differ. Some differences no column shows by itself, because only the way in which the
+    columns go together has changed. They have no such p-value; look at the importances.
 
     Parameters
     ----------
     result
         What `two_sample_test`, `TwoSampleTest.run` or `FittedTest.test` gave. It is not changed.
     correction
-        For the number of columns: "holm" holds whatever the dependence between columns, "bh"
-        (Benjamini-Hochberg, more columns found, an expected share of them wrongly) needs positive
-        dependence, "none" leaves the p-values alone.
+        For the number of columns: "holm" holds whatever the dependence between columns. "bh"
+        (Benjamini-Hochberg) finds more columns, an expected share of them wrongly, and needs
+        positive dependence. "none" leaves the p-values alone.
     rows
         How many rows of each sample to name.
     shuffles
@@ -306,71 +266,48 @@ def explain(
 
     Notes
     -----
-    The p-values of columns and of the joint test rest on the same held-out points: if the joint
-    test rejects and no column does, nothing contradicts. A column that is shuffled among the pooled
-    points and changes the statistic is *not* thereby shown to differ (as a test at level 0.05 that
-    rejected an innocent column beside a correlated guilty one at rates up to 0.36), hence
-    importance without a p-value.
+    The p-values of columns and of the joint test rest on the same held-out points. It is no
+    contradiction if the joint test rejects and no column does. A column that is shuffled among the
+    pooled points and changes the statistic is *not* thereby shown to differ: used as a test at
+    level 0.05, that rejected an innocent column beside a correlated guilty one at rates up to 0.36.
+    Hence importance has no p-value.
 
     Examples
     --------
     >>> import numpy as np, twosample
-    >>> from twosample._insight.explain import explain
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
     >>> Y[:, 1] += 1
-    >>> explain(twosample.two_sample_test(X, Y, "mmd-median", rng=0), rng=0).differing(alpha=0.05)
+    >>> result = twosample.two_sample_test(X, Y, "mmd-median", rng=0)
+    >>> twosample.explain(result, rng=0).reject(alpha=0.05)
     ['1']
     """
-    if correction not in get_args(Correction):
-        raise InputError(
-            f"correction is {correction!r}; use one of {', '.join(get_args(Correction))}."
-        )
-    for name, value, least in (
-        ("rows", rows, 0),
-        ("shuffles", shuffles, 0),
-        ("max_points", max_points, 2),
-    ):
-        if not isinstance(value, Integral) or value < least:
-            raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+    check_correction(correction, get_args(ColumnCorrection))
+    check_whole("rows", rows, 0)
+    check_whole("shuffles", shuffles, 0)
+    check_whole("max_points", max_points, 2)
     fitted, samples = held_out(result)
+    # Each use has a generator of its own: what one draws never changes the others.
     generators = Generators(rng)
     contributions = _contributions(result, fitted, samples, generators.torch("contributions"))
     columns: tuple[ColumnDifference, ...] = ()
-    calibration, joint, labellings = "", None, 0
+    calibration = ""
+    labellings = 0
+    joint = None
     if samples.schema.columns:
-        bins, plan, calibration = _label_shuffles(result, samples, generators.torch("shuffles"))
-        labellings = len(plan)
+        labels = label_shuffles(result, samples, generators.torch("shuffles"))
+        calibration = labels.name
+        labellings = len(labels.shuffles)
         resources = Resources(fitted.spec.memory, progress)
-        tests = _column_tests(samples, bins, plan, generators.torch("columns"), resources)
-        importances: Sequence[float | None] = [None] * len(tests)
+        tests = column_tests(samples, labels, generators.torch("columns"), resources)
+        falls: Sequence[float | None] = [None] * len(tests)
         if shuffles:
-            joint, importances = _importances(
+            joint, falls = importances(
                 fitted, samples, shuffles, max_points, generators.torch("importance")
             )
-        adjusted = _ADJUSTMENTS[correction]([p for _, p in tests])
-        widths = _widths(fitted)
-        columns = tuple(
-            ColumnDifference(
-                name=column.name,
-                kind=column.kind,
-                statistic=statistic,
-                pvalue=p,
-                adjusted=p_adjusted,
-                importance=importance,
-                importance_share=importance / joint
-                if importance is not None and joint and joint > 0
-                else None,
-                widths=None if widths is None else {name: widths[name] for name in column.features},
-            )
-            for column, (statistic, p), p_adjusted, importance in zip(
-                samples.schema.columns, tests, adjusted, importances, strict=True
-            )
-        )
-    telling = [
-        _telling(result, samples, fitted.scaling, of, part, rows)
-        for of, part in enumerate(contributions)
-    ]
+        adjusted = CORRECTIONS[correction].adjust([p for _, p in tests])
+        columns = column_differences(samples, tests, adjusted, falls, joint, learned_widths(fitted))
+    of_x, of_y = contributions
     return Explanation(
         method=result.method,
         statistic=result.statistic,
@@ -379,8 +316,8 @@ def explain(
         columns=columns,
         correction=correction,
         calibration=calibration,
-        rows_x=telling[0],
-        rows_y=telling[1],
+        rows_x=_telling_rows(result, 0, of_x, rows),
+        rows_y=_telling_rows(result, 1, of_y, rows),
         contributions=contributions,
         importance_from=joint,
         notes=_notes(result, columns, correction, labellings, rows),
@@ -389,12 +326,13 @@ def explain(
 
 
 def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
-    """w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j) at any points z: positive where z looks like X, negative like Y.
+    """The witness w(z) at any points z: positive where z looks like X, negative where like Y.
 
-    X and Y are the held-out points of the result, k its kernel. For a test of features f it is the
-    linear discriminant d' S^-1 (f(z) - midpoint), with d the difference of the means of X and Y and
-    S the covariance that T^2 uses. Exploratory: it shows where the samples differ as the test sees
-    them, with no claim about any single point.
+    w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j), where X and Y are the held-out points of the result
+    and k is its kernel. For a test of features f it is the linear discriminant
+    d' S^-1 (f(z) - midpoint), with d the difference of the means of X and Y and S the covariance
+    that T^2 uses. Exploratory: it shows where the samples differ as the test sees them, with no
+    claim about any single point.
 
     Parameters
     ----------
@@ -417,214 +355,26 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     Examples
     --------
     >>> import numpy as np, twosample
-    >>> from twosample._insight.explain import witness
     >>> rng = np.random.default_rng(0)
-    >>> result = twosample.two_sample_test(rng.normal(0, 1, (99, 1)), rng.normal(4, 1, (99, 1)), "mmd-median", rng=0)
-    >>> witness(result, [[0.0], [4.0]]) > 0
+    >>> X, Y = rng.normal(0, 1, (99, 1)), rng.normal(4, 1, (99, 1))
+    >>> result = twosample.two_sample_test(X, Y, "mmd-median", rng=0)
+    >>> twosample.witness(result, [[0.0], [4.0]]) > 0
     array([ True, False])
     """
     fitted, samples = held_out(result)
-    reference, (n, m) = samples.pooled(), samples.sizes
+    reference = samples.pooled()
+    n, m = samples.sizes
     encoded = samples.schema.encode(points, "points")
-    new = fitted.scaling.apply(
-        Samples(encoded, encoded[:0], samples.schema), device=reference.device
-    ).x
+    unscaled = Samples(encoded, encoded[:0], samples.schema)
+    new = fitted.scaling.apply(unscaled, device=reference.device).x
     # All points together: tiles are centred alike, and a network that normalises by batches has
     # company.
     company = Samples(reference, new, samples.schema)
-    z = _embed(fitted, company, torch.Generator().manual_seed(0)).parts
+    z = embedded(fitted, company, torch.Generator().manual_seed(0)).parts
     values = fitted.spec.statistic.witness(
         fitted.representation, z, n, m, result.statistic, fitted.spec.memory
     )
-    return _array(values)
-
-
-# Correction for the number of columns.
-
-
-def holm(pvalues: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: the chance of any false finding stays below alpha under any dependence."""
-    p = np.asarray(pvalues, dtype=np.float64)
-    order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return [float(value) for value in adjusted]
-
-
-def benjamini_hochberg(pvalues: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p-values: the expected share of false findings, under positive dependence."""
-    p = np.asarray(pvalues, dtype=np.float64)
-    order = np.argsort(p, kind="stable")[::-1]  # the largest first
-    stepped = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return [float(value) for value in adjusted]
-
-
-_ADJUSTMENTS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
-    "holm": holm,
-    "bh": benjamini_hochberg,
-    "none": list,
-}
-
-
-# Columns.
-
-
-class _OneColumn(Kernel):
-    """The mean of Gaussians at 1/4, 1/2 and 1 times a bandwidth, on one column of numbers.
-
-    Distances are differences, not a matrix product: a column may hold values of very different
-    size.
-    """
-
-    def __init__(self, bandwidth: float) -> None:
-        super().__init__()
-        self.factor = -0.5 / bandwidth**2
-
-    def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(a[0] - b[0].T)
-
-    def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(a[0] - b[0])[:, 0]
-
-    def _value(self, differences: Tensor) -> Tensor:
-        wide = (
-            differences.square_().mul_(self.factor).exp_().clamp_min_(1e-9)
-        )  # no denormals: they are slow
-        middle = wide.square().square_().clamp_min_(1e-9)
-        narrow = middle.square().square_()
-        return wide.add_(middle).add_(narrow).div_(3)
-
-    def __repr__(self) -> str:
-        return f"_OneColumn(factor={self.factor:.6g})"
-
-
-def _label_shuffles(
-    result: TwoSampleResult, samples: Samples, generator: torch.Generator
-) -> tuple[Bins, Shuffles, str]:
-    """The bins and shuffles of the joint test, in words too; new ones where it had none."""
-    shuffles = getattr(result.calibrated, "shuffles", None)
-    bins = getattr(getattr(result.calibrated, "prepared", None), "bins", None)
-    if isinstance(bins, Bins) and isinstance(shuffles, Shuffles) and len(shuffles) > 1:
-        return bins, shuffles, f"the joint test's {result.calibration}"
-    permutation = Permutation()
-    bins = permutation.plan(*samples.sizes, generator)
-    shuffles = permutation.shuffles(bins, generator)
-    return bins, shuffles, f"{len(shuffles) - 1} permutations, the same for all columns"
-
-
-def _column_tests(
-    samples: Samples,
-    bins: Bins,
-    shuffles: Shuffles,
-    generator: torch.Generator,
-    resources: Resources,
-) -> list[tuple[float, float]]:
-    """For each column of the table its statistic and its p-value over the shuffles."""
-    statistic, found = MMD("unbiased"), []
-    for column, place in places(samples.schema):
-        encoded = samples.pooled()[:, place]
-        pooled = _alone(column, encoded)
-        alone = Samples(pooled[: samples.sizes[0]], pooled[samples.sizes[0] :], samples.schema)
-        if bool((pooled == pooled[:1]).all()):
-            found.append((0.0, 1.0))  # all labellings are one
-            continue
-        kernel = _kernel_of(column, encoded)
-        points = embed_samples(alone, kernel.embed, generator, resources)
-        prepared = statistic.prepare(kernel, points, bins, generator)
-        values = evaluated(statistic, prepared, shuffles, resources.memory)
-        found.append((float(values[0]), pvalue(values, prepared.resolution)))
-    return found
-
-
-def _alone(column: Column, pooled: Tensor) -> Tensor:
-    """One column as it is compared: of numbers, those that are missing are far from all others and near each other."""
-    if column.kind != "numeric" or not column.missing:
-        return pooled
-    values, gaps = pooled[:, :1], pooled[:, 1:] > 0.5
-    apart = values.abs().max() + 1e3 * max(1.0, float(values.std()))
-    return torch.where(gaps, apart, values)
-
-
-def _kernel_of(column: Column, pooled: Tensor) -> Kernel:
-    """A kernel on one column, chosen without looking at labels."""
-    if column.kind != "numeric":
-        # Between indicators every kernel of distances is a + b [same level], and MMD^2 knows of b
-        # only.
-        return Linear()
-    # Evenly spaced among the *sorted* values: what it depends on is the same in every shuffle, and
-    # takes no chance.
-    present = pooled[pooled[:, -1] < 0.5, :1] if column.missing else pooled
-    values = present if len(present) > 1 else pooled[:, :1]
-    return _OneColumn(median_bandwidth(values.sort(dim=0).values))
-
-
-def _importances(
-    fitted: FittedTest, samples: Samples, shuffles: int, max_points: int, generator: torch.Generator
-) -> tuple[float, list[float]]:
-    """The joint statistic on at most `max_points` of each sample, and how much each column takes away from it."""
-    n, m = samples.sizes
-    order_x = torch.randperm(n, generator=generator)
-    order_y = (
-        order_x if n == m else torch.randperm(m, generator=generator)
-    )  # pairs (X_i, Y_i) stay together
-    chosen = [order[:max_points].to(samples.x.device) for order in (order_x, order_y)]
-    few = Samples(samples.x[chosen[0]], samples.y[chosen[1]], samples.schema)
-    pooled, (n, m) = few.pooled(), few.sizes
-    joint, drops = _statistic(fitted, few, generator), []
-    for _, place in places(samples.schema):
-        without = 0.0
-        for _ in range(shuffles):
-            order = torch.randperm(n + m, generator=generator).to(pooled.device)
-            mixed = pooled.clone()
-            mixed[:, place] = pooled[order, place]
-            without += (
-                _statistic(fitted, Samples(mixed[:n], mixed[n:], samples.schema), generator)
-                / shuffles
-            )
-        drops.append(joint - without)
-    return joint, drops
-
-
-def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> float:
-    """The test's statistic on other points: as if all of them stayed in place."""
-    n, m = samples.sizes
-    bins = Bins(torch.zeros(n, dtype=torch.long), torch.ones(m, dtype=torch.long), 0, 0, 1)
-    statistic = fitted.spec.statistic.quieter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # said once, when the test ran
-        points = _embed(fitted, samples, generator)
-        prepared = statistic.prepare(fitted.representation, points, bins, generator)
-    return float(statistic.evaluate(prepared, torch.zeros(1, 0, dtype=torch.long))[0])
-
-
-def _widths(fitted: FittedTest) -> dict[str, float] | None:
-    """The learned width of each encoded column in the user's units, where the kernel has one for each."""
-    kernel: object = fitted.representation
-    while isinstance(kernel, DeepKernel | MeanEmbedding):
-        kernel = (
-            kernel.q if isinstance(kernel, DeepKernel) else kernel.kernel
-        )  # kappa sees features, not columns
-    widths = getattr(kernel, "widths", None)
-    features = fitted.schema.features
-    if widths is None or len(widths) != len(features):
-        return None
-    scales = fitted.scaling.scale.tolist()
-    return {
-        name: float(width) * scale
-        for name, width, scale in zip(features, widths, scales, strict=True)
-    }
-
-
-def places(schema: Schema) -> list[tuple[Column, slice]]:
-    """Each column, and where its encoded columns stand."""
-    ends = np.cumsum([len(column.features) for column in schema.columns]).tolist()
-    return [
-        (column, slice(end - len(column.features), end))
-        for column, end in zip(schema.columns, ends, strict=True)
-    ]
+    return as_array(values)
 
 
 # Rows.
@@ -635,173 +385,116 @@ def _contributions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each held-out point adds to the statistic."""
     n, m = samples.sizes
-    points = _embed(fitted, samples, generator)
+    points = embedded(fitted, samples, generator)
     prepared = None if result.calibrated is None else result.calibrated.prepared
     with torch.no_grad():
         at_x, at_y = fitted.spec.statistic.contributions(
             fitted.representation, points, prepared, result.statistic
         )
+    of_x = at_x / n
+    of_y = at_y / m
     # Kernel values in single precision were added up in another order than in the test. What
     # rounding has left of the sum is shared by all alike.
-    at_x, at_y = at_x / n, at_y / m
-    rest = (result.statistic - float(at_x.sum() + at_y.sum())) / (n + m)
-    return _array(at_x + rest), _array(at_y + rest)
+    rest = (result.statistic - float(of_x.sum() + of_y.sum())) / (n + m)
+    return as_array(of_x + rest), as_array(of_y + rest)
 
 
-def _telling(
-    result: TwoSampleResult,
-    samples: Samples,
-    scaling: Scaling,
-    of: int,
-    contributions: NDArray[np.float64],
-    rows: int,
+def _telling_rows(
+    result: TwoSampleResult, sample: int, contributions: NDArray[np.float64], rows: int
 ) -> tuple[TellingRow, ...]:
-    """The `rows` points of sample number `of` that contribute most."""
+    """The `rows` points that contribute most, of X (sample 0) or of Y (sample 1)."""
+    fitted, samples = held_out(result)
     order = np.argsort(-contributions, kind="stable")[:rows]
-    where = torch.from_numpy(order)
-    points = (samples.x, samples.y)[of][where.to(samples.x.device)].to("cpu", torch.float64)
-    numbers = where if samples.rows is None else samples.rows[of].cpu()[where]
-    found = []
+    chosen = torch.from_numpy(order)
+    pool = samples.y if sample else samples.x
+    points = pool[chosen.to(pool.device)].to("cpu", torch.float64)
+    # Without a split, points stand where they stood in the user's sample.
+    numbers = chosen if samples.rows is None else samples.rows[sample].cpu()[chosen]
+    is_table = samples.schema.kind == "table"
+    telling = []
     for position, point, number in zip(order.tolist(), points, numbers.tolist(), strict=True):
         contribution = float(contributions[position])
-        table = samples.schema.kind == "table"
-        found.append(
-            TellingRow(
-                row=int(number),
-                contribution=contribution,
-                share=contribution / result.statistic if result.statistic > 0 else None,
-                values=row_values(samples.schema, scaling, point) if table else {},
-                pixels=None if table else row_pixels(samples.schema, scaling, point),
-            )
-        )
-    return tuple(found)
-
-
-def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
-    """A scaled row of a table as the user wrote it."""
-    values: dict[str, Value] = {}
-    undone = scaling.undo(point)
-    for column, place in places(schema):
-        encoded = point[place]
-        if column.missing and encoded[-1] > 0.5:
-            values[column.name] = "missing"
-        elif column.kind == "category":
-            level = int(encoded.argmax())
-            values[column.name] = column.features[level].removeprefix(f"{column.name}=")
-        elif column.kind == "boolean":
-            values[column.name] = bool(encoded[0] > 0.5)
+        share = contribution / result.statistic if result.statistic > 0 else None
+        values: Mapping[str, Value] = {}
+        pixels = None
+        if is_table:
+            values = row_values(samples.schema, fitted.scaling, point)
         else:
-            value = float(undone[place][0])
-            # Single precision kept so many digits of the distance from the mean: no others are
-            # shown.
-            error = abs(float(encoded[0])) * float(scaling.scale[place][0]) * 2.0**-23
-            values[column.name] = (
-                round(value, -math.ceil(math.log10(error))) if error > 0 else value
-            )
-    return values
-
-
-def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
-    """A scaled image as (H, W) or (H, W, C)."""
-    image = scaling.undo(point).permute(1, 2, 0).numpy()
-    image = image[:, :, 0] if image.shape[2] == 1 else image
-    return (
-        image.round().clip(0, 255).astype(np.uint8)
-        if schema.pixels == "uint8"
-        else image.astype(np.float32)
-    )
-
-
-# Common to all.
-
-
-def held_out(result: object) -> tuple[FittedTest, Samples]:
-    """The fitted test and the held-out points of a result."""
-    if isinstance(result, FittedTest):
-        raise InputError("a FittedTest has no samples to explain; pass what its test(X, Y) gives.")
-    if not isinstance(result, TwoSampleResult):
-        raise InputError(
-            f"what is to be explained is a {type(result).__name__}; pass the result of a test."
-        )
-    if result.fitted is None or result.samples is None:
-        raise InputError(
-            "this result does not hold its fitted test and samples: a test of streams keeps no "
-            "rows. "
-            "Test a part of them that fits in memory."
-        )
-    return result.fitted, result.samples
-
-
-def _embed(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> EmbeddedSamples:
-    """The points as the test's kernel compares them, or their features."""
-    embed = embedding_of(fitted.representation)
-    return embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
-
-
-def _array(values: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = values.double().cpu().numpy()
-    return array
+            pixels = row_pixels(samples.schema, fitted.scaling, point)
+        telling.append(TellingRow(int(number), contribution, share, values, pixels))
+    return tuple(telling)
 
 
 # Words.
-
-_ROWS_TITLE = "Rows with the largest share of the statistic (exploratory)"
-_COLUMN_HEADER = ["column", "MMD^2", "p", "adjusted", "importance (exploratory)"]
 
 
 def _notes(
     result: TwoSampleResult,
     columns: Sequence[ColumnDifference],
-    correction: Correction,
+    correction: ColumnCorrection,
     labellings: int,
     rows: int,
 ) -> tuple[str, ...]:
+    """What a reader should know, in sentences."""
     notes = []
     if not result.reject():
         notes.append(
             f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
-            "exploratory here may "
-            "well be chance."
+            "exploratory here may well be chance."
         )
     if columns:
-        if correction == "bh":
-            notes.append(
-                "Benjamini-Hochberg needs columns that depend positively on each other; Holm needs "
-                "nothing."
-            )
-        if correction != "none" and (least := len(columns) / labellings) > ALPHA:
-            notes.append(
-                f"With {len(columns)} columns and {labellings} labellings a single column cannot "
-                "reach an adjusted "
-                f"p-value below {min(1.0, least):.2g}; test with more permutations."
-            )
-        if result.reject() and all(column.adjusted > ALPHA for column in columns):
-            notes.append(
-                f"No column differs by itself at {ALPHA}: the difference may lie in how the "
-                "columns go together."
-            )
-        if any(column.importance is not None for column in columns):
-            notes.append(
-                "Importance: how much of the joint statistic goes when a column is shuffled. It "
-                "has no p-value, and "
-                "innocent columns that are correlated with guilty ones have some."
-            )
+        notes += _column_notes(result, columns, correction, labellings)
     if rows and result.statistic <= 0:
         notes.append("The statistic is not positive, so rows have no share of it.")
     return tuple(notes)
 
 
+def _column_notes(
+    result: TwoSampleResult,
+    columns: Sequence[ColumnDifference],
+    correction: ColumnCorrection,
+    labellings: int,
+) -> list[str]:
+    notes = []
+    if correction == "bh":
+        notes.append(
+            "Benjamini-Hochberg needs columns that depend positively on each other; Holm needs "
+            "nothing."
+        )
+    # The smallest p-value is one in all labellings, and a correction multiplies it by the columns.
+    smallest = len(columns) / labellings
+    if correction != "none" and smallest > ALPHA:
+        notes.append(
+            f"With {len(columns)} columns and {labellings} labellings a single column cannot "
+            f"reach an adjusted p-value below {min(1.0, smallest):.2g}; test with more "
+            "permutations."
+        )
+    if result.reject() and all(column.adjusted > ALPHA for column in columns):
+        notes.append(
+            f"No column differs by itself at {ALPHA}: the difference may lie in how the "
+            "columns go together."
+        )
+    if any(column.importance is not None for column in columns):
+        notes.append(
+            "Importance: how much of the joint statistic goes when a column is shuffled. It "
+            "has no p-value, and innocent columns that are correlated with guilty ones have some."
+        )
+    return notes
+
+
 def _column_cells(column: ColumnDifference) -> list[str]:
-    share, importance = column.importance_share, column.importance
-    shown = (
-        _percent(share) if share is not None else "" if importance is None else f"{importance:.2g}"
-    )
+    if column.importance_share is not None:
+        importance = _percent(column.importance_share)
+    elif column.importance is not None:
+        importance = f"{column.importance:.2g}"
+    else:
+        importance = ""
     return [
         column.name,
         f"{column.statistic:.3g}",
         format_pvalue(column.pvalue),
         format_pvalue(column.adjusted),
-        shown,
+        importance,
     ]
 
 
@@ -811,21 +504,3 @@ def _percent(share: float) -> str:
 
 def _shown(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  "
-        + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
-
-
-def html_table(cells: Sequence[Sequence[str]]) -> str:
-    """A table for a notebook, its head first."""
-    head, *body = cells
-    lines = ["".join(f"<th style='text-align:left'>{html.escape(cell)}</th>" for cell in head)]
-    lines += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 
 from .._data.samples import Samples
-from .._insight.explain import Explanation, explain, held_out
+from .._insight.explain import Explanation, explain
+from .._insight.held_out import held_out
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import TwoSampleResult

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from .._data.embedding import embed_samples
 from .._data.samples import Samples, Schema, as_samples
 from .._featurizers import SklearnClassifier
-from .._insight.explain import Explanation, held_out, witness
+from .._insight.explain import Explanation, witness
+from .._insight.held_out import held_out
 from .._kernels import DeepKernel, Kernel, Mapped, embedding_of
 from .._random import Generators, RNGLike
 from .._resources import Resources

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.samples import Column
-from .._insight.explain import held_out, places
+from .._insight.held_out import held_out, places
 from .._result import TwoSampleResult
 from ..errors import InputError
 

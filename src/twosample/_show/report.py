@@ -21,14 +21,9 @@ import torch
 from torch import Tensor
 
 from .._calibration import PairSwap, Permutation
-from .._insight.explain import (
-    ColumnDifference,
-    Explanation,
-    TellingRow,
-    held_out,
-    row_pixels,
-    row_values,
-)
+from .._insight.column_tests import ColumnDifference
+from .._insight.explain import Explanation, TellingRow
+from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import PredictedPower, predict_power
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike

@@ -1,0 +1,109 @@
+"""The held-out points of a result: as the test saw them, and as the user wrote them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .._data.embedding import embed_samples
+from .._data.samples import Column, EmbeddedSamples, Samples, Scaling, Schema
+from .._kernels import embedding_of
+from .._resources import Resources
+from .._result import TwoSampleResult
+from .._two_sample import FittedTest
+from ..errors import InputError
+
+Value: TypeAlias = float | bool | str
+
+_YES = 0.5  # indicators are 0 or 1, up to the rounding of single precision
+_PRECISION = 2.0**-23  # of float32, in which points are kept
+
+
+def held_out(result: object) -> tuple[FittedTest, Samples]:
+    """The fitted test and the held-out points of a result."""
+    if isinstance(result, FittedTest):
+        raise InputError("a FittedTest has no samples to explain; pass what its test(X, Y) gives.")
+    if not isinstance(result, TwoSampleResult):
+        raise InputError(
+            f"what is to be explained is a {type(result).__name__}; pass the result of a test."
+        )
+    if result.fitted is None or result.samples is None:
+        raise InputError(
+            "this result does not hold its fitted test and samples: a test of streams keeps no "
+            "rows. Test a part of them that fits in memory."
+        )
+    return result.fitted, result.samples
+
+
+def embedded(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> EmbeddedSamples:
+    """The points as the test's kernel compares them, or their features."""
+    embed = embedding_of(fitted.representation)
+    return embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
+
+
+def as_array(values: Tensor) -> NDArray[np.float64]:
+    """The values of a tensor in float64."""
+    array: NDArray[np.float64] = values.double().cpu().numpy()
+    return array
+
+
+def places(schema: Schema) -> list[tuple[Column, slice]]:
+    """Each column, and where its encoded columns stand."""
+    columns = []
+    start = 0
+    for column in schema.columns:
+        end = start + len(column.features)
+        columns.append((column, slice(start, end)))
+        start = end
+    return columns
+
+
+def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:
+    """A scaled row of a table as the user wrote it: column -> value."""
+    values: dict[str, Value] = {}
+    in_units = scaling.undo(point)
+    for column, place in places(schema):
+        encoded = point[place]
+        if column.missing and encoded[-1] > _YES:
+            values[column.name] = "missing"
+        elif column.kind == "category":
+            level = column.features[int(encoded.argmax())]
+            values[column.name] = level.removeprefix(f"{column.name}=")
+        elif column.kind == "boolean":
+            values[column.name] = bool(encoded[0] > _YES)
+        else:
+            # Single precision has kept so many digits of the distance from the mean. Others would
+            # be made up, so they are not shown.
+            error = abs(float(encoded[0])) * float(scaling.scale[place][0]) * _PRECISION
+            value = float(in_units[place][0])
+            values[column.name] = _rounded(value, error) if error > 0 else value
+    return values
+
+
+def _rounded(value: float, error: float) -> float:
+    """A value without the digits that are smaller than its error."""
+    return round(value, -math.ceil(math.log10(error)))
+
+
+def row_image(scaling: Scaling, point: Tensor) -> NDArray[np.float64]:
+    """A scaled image in the user's units, as (H, W) or (H, W, C)."""
+    image: NDArray[np.float64] = scaling.undo(point).permute(1, 2, 0).numpy()
+    return image[:, :, 0] if image.shape[2] == 1 else image
+
+
+def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:
+    """A scaled image as the user gave it: of uint8 where the user's were, of float32 elsewhere."""
+    image = row_image(scaling, point)
+    if schema.pixels == "uint8":
+        return as_uint8(image)
+    return image.astype(np.float32)
+
+
+def as_uint8(image: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """An image whose values belong in 0..255, in whole numbers."""
+    return image.round().clip(0, 255).astype(np.uint8)
