@@ -25,7 +25,8 @@ from typer.testing import CliRunner
 
 import twosample
 from twosample._cli import main as cli
-from twosample._insight.comparing import CORRECTIONS, compare, growth
+from twosample._insight.comparing import compare
+from twosample._insight.corrections import CORRECTIONS, growth
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
 ROOT = Path(__file__).parents[1]
@@ -78,8 +79,14 @@ def test_adjusted_p_values_and_verdicts(correction, compared):
     found = compare(REFERENCE, SAMPLES, QUICK, correction=correction, rng=0)
     assert found.pvalues == compared.pvalues  # a correction changes nothing else
     assert list(found.adjusted.values()) == CORRECTIONS[correction][1](list(found.pvalues.values()))
-    assert found.rejected() == found.rejected(0.05) == ["shifted", "far"]
-    assert found.rejected(1e-4) == []
+    assert found.reject() == found.reject(0.05) == ["shifted", "far"]
+    assert found.reject(1e-4) == []
+
+
+def test_the_older_name_of_reject_warns_and_works(compared):
+    with pytest.warns(DeprecationWarning, match="is now Comparison.reject") as caught:
+        assert compared.rejected(0.01) == compared.reject(0.01)
+    assert caught[0].filename == __file__
 
 
 def test_the_chance_of_any_false_finding_is_at_most_alpha():
@@ -177,12 +184,12 @@ def test_tests_without_shuffles_and_without_an_mmd_can_be_compared():
     found = compare(REFERENCE, SAMPLES, twosample.c2st_s(steps=5, asymptotic=True), rng=0)
     assert len(found["far"].null_distribution) == 0 and found.notes == ()
     found = compare(REFERENCE, SAMPLES, twosample.me(steps=5, permutations=99), rng=0)
-    assert found.cells()[0][-1] == "statistic" and "far" in found.rejected()
+    assert found.cells()[0][-1] == "statistic" and "far" in found.reject()
     streams = {
         name: twosample.Stream.batches(lambda s=s: iter(np.split(s, 2)))
         for name, s in SAMPLES.items()
     }
-    assert compare(REFERENCE, streams, QUICK, rng=0).rejected() == ["shifted", "far"]
+    assert compare(REFERENCE, streams, QUICK, rng=0).reject() == ["shifted", "far"]
 
 
 # Enough shuffles
@@ -206,10 +213,10 @@ def test_too_few_shuffles_are_said_before_and_after():
         InputWarning, match=r"with 78 permutations .* for 4 samples .* use 79 permutations or more"
     ):
         found = compare(REFERENCE, SAMPLES, QUICK, permutations=78, rng=0)
-    assert found.rejected() == [] and found.notes[0].startswith(
+    assert found.reject() == [] and found.notes[0].startswith(
         "No sample can be found to differ by itself at alpha"
     )
-    assert compare(REFERENCE, SAMPLES, QUICK, permutations=79, rng=0).rejected() == [
+    assert compare(REFERENCE, SAMPLES, QUICK, permutations=79, rng=0).reject() == [
         "shifted",
         "far",
     ]
@@ -277,7 +284,7 @@ def test_what_is_wrong_is_a_sentence(arguments, message):
     with pytest.raises((InputError, IncompatibleParts), match=message):
         compare(**{"reference": REFERENCE, "samples": SAMPLES, "method": QUICK} | arguments)
     with pytest.raises(InputError, match="alpha is 2"):
-        compare(REFERENCE, {"same": SAMPLES["same"]}, QUICK, permutations=99, rng=0).rejected(2)
+        compare(REFERENCE, {"same": SAMPLES["same"]}, QUICK, permutations=99, rng=0).reject(2)
 
 
 def test_a_test_that_fails_does_not_lose_the_others():
@@ -528,7 +535,7 @@ def test_the_groups_of_one_file(folder, more):
     found = json.loads(done.stdout)
     assert (
         found["reference"] == "all.parquet where kind is ref"
-        and found["rejected"] == expected.rejected()
+        and found["rejected"] == expected.reject()
     )
     assert [each["pvalue"] for each in found["samples"]] == [
         result.pvalue for result in expected.values()

@@ -33,7 +33,8 @@ from twosample import (
 )
 from twosample._calibration import pvalue
 from twosample._data.samples import EmbeddedSamples
-from twosample._insight.explain import benjamini_hochberg, explain, holm, witness
+from twosample._insight.corrections import benjamini_hochberg, holm
+from twosample._insight.explain import explain, witness
 from twosample._kernels import ARDGaussian, WeightedSum
 from twosample._statistics import BlockMMD, Statistic
 
@@ -180,7 +181,7 @@ def test_classifier_tests_are_explained_too(method):
     X, Y = rng.normal(size=(80, 2)), rng.normal([1.5, 0], 1, size=(60, 2))
     result = run(method(permutations=99, steps=30), X, Y)
     found = explain(result, rng=0)
-    assert found.differing() == ["0"]
+    assert found.reject() == ["0"]
     assert [part.sum() for part in found.contributions] == pytest.approx(
         [result.statistic / 2] * 2, rel=1e-6
     )
@@ -248,7 +249,7 @@ def test_features_are_explained_by_their_discriminant(paired):
     assert sum(part.sum() for part in found.contributions) == pytest.approx(
         result.statistic, rel=1e-10
     )
-    assert found.differing() == ["0"] and found.importance_from == pytest.approx(
+    assert found.reject() == ["0"] and found.importance_from == pytest.approx(
         result.statistic, rel=1e-4
     )
 
@@ -278,7 +279,7 @@ def test_trained_features_are_explained(method, orders):
     X, Y = X.drop(columns="constant"), Y.drop(columns="constant")
     result = run(twosample.METHODS[method](permutations=99, steps=20), X, Y)
     found = explain(result, rng=0)
-    assert "price" in found.differing()
+    assert "price" in found.reject()
     assert found.witness(X).mean() > 0 > found.witness(Y).mean()
 
 
@@ -410,7 +411,7 @@ def test_columns_find_the_guilty_on_a_mixed_table(orders):
         "returning",
         "constant",
     ]
-    assert set(found.differing(alpha=0.05)) == {"price", "country"}
+    assert set(found.reject(alpha=0.05)) == {"price", "country"}
     by_name = {column.name: column for column in found.columns}
     assert by_name["constant"].pvalue == 1 and by_name["constant"].importance == pytest.approx(
         0, abs=1e-7
@@ -458,7 +459,7 @@ def test_columns_move_in_the_bins_of_the_joint_test(bins):
     X, Y = rng.normal(size=(70, 2)), rng.normal([0, 2], 1, size=(45, 2))
     result = run(plain(bins=bins), X, Y)
     found = explain(result, rng=0)
-    assert found.differing() == ["1"] and result.calibration in found.calibration
+    assert found.reject() == ["1"] and result.calibration in found.calibration
 
 
 @pytest.mark.parametrize("bins", [500, 10])
@@ -492,7 +493,7 @@ def test_columns_get_shuffles_of_their_own_where_the_joint_test_has_none(test):
     result = run(test, X, Y)
     found, again = explain(result, rng=0), explain(result, rng=0)
     assert "999 permutations, the same for all columns" in found.calibration
-    assert found.columns[0].pvalue == 0.001 and found.differing() == ["0"]
+    assert found.columns[0].pvalue == 0.001 and found.reject() == ["0"]
     assert found.to_dict() == again.to_dict()
 
 
@@ -550,7 +551,7 @@ def test_importance_of_columns_that_differ_only_together():
     X = rng.multivariate_normal([0, 0, 0], [[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]], size=150)
     Y = rng.multivariate_normal([0, 0, 0], [[1, -0.9, 0], [-0.9, 1, 0], [0, 0, 1]], size=150)
     found = explain(run(plain(), X, Y), rng=0)
-    assert found.differing() == [] and "how the columns go together" in str(found)
+    assert found.reject() == [] and "how the columns go together" in str(found)
     assert found.columns[0].importance_share > 0.9 < found.columns[1].importance_share
     assert abs(found.columns[2].importance_share) < 0.3
 
@@ -732,7 +733,7 @@ def test_errors_are_sentences(orders):
     with pytest.raises(InputError, match="points is empty"):
         witness(result, X[:0])
     with pytest.raises(InputError, match=r"alpha is 1\.5"):
-        explain(result, rows=0, shuffles=0).differing(alpha=1.5)
+        explain(result, rows=0, shuffles=0).reject(alpha=1.5)
 
 
 def test_the_page_gives_what_it_shows():
@@ -740,3 +741,17 @@ def test_the_page_gives_what_it_shows():
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     results = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert results.attempted > 5 and results.failed == 0
+
+
+def test_explain_is_a_method_of_the_result_too(orders):
+    *_, result = orders
+    by_method = result.explain(correction="bh", rows=2, shuffles=1, rng=0)
+    assert str(by_method) == str(explain(result, correction="bh", rows=2, shuffles=1, rng=0))
+
+
+def test_the_older_name_of_reject_warns_and_works(orders):
+    *_, result = orders
+    explanation = explain(result, rows=0, shuffles=0)
+    with pytest.warns(DeprecationWarning, match="is now Explanation.reject") as caught:
+        assert explanation.differing(0.2) == explanation.reject(0.2)
+    assert caught[0].filename == __file__

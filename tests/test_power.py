@@ -354,8 +354,25 @@ def test_power_grows_with_points_with_the_level_and_with_the_effect(plan: Predic
     assert levels == sorted(levels)
     low, high = plan.power_interval(30)
     assert low < plan.power(30) < high
-    inner = plan.power_interval(30, confidence=0.5)
+    inner = plan.power_interval(30, confidence_level=0.5)
     assert low < inner[0] < inner[1] < high
+
+
+def test_the_older_name_of_a_confidence_level_warns_and_works(plan: PredictedPower):
+    with pytest.warns(DeprecationWarning, match="now called `confidence_level`") as caught:
+        assert plan.power_interval(30, confidence=0.5) == plan.power_interval(
+            30, confidence_level=0.5
+        )
+        assert plan.samples_interval(0.8, confidence=0.5) == plan.samples_interval(
+            0.8, confidence_level=0.5
+        )
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_the_prediction_is_a_method_of_the_result_too():
+    fitted, _ = prepared()
+    result = fitted.test(*shifted(20, 20, np.random.default_rng(0)), rng=0)
+    assert str(result.predict_power()) == str(predict_power(result))
 
 
 @pytest.mark.parametrize("power", [0.3, 0.8, 0.9, 0.99])
@@ -416,7 +433,7 @@ def test_errors_of_predictions(plan: PredictedPower):
         lambda: plan.power(10, alpha=0),
         lambda: plan.samples_needed(1.0),
         lambda: plan.smallest_effect(9, power=0),
-        lambda: plan.power_interval(9, confidence=1),
+        lambda: plan.power_interval(9, confidence_level=1),
     ):
         with pytest.raises(InputError, match="strictly between 0 and 1"):
             wrong()

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ._checks import check_whole
@@ -372,6 +374,21 @@ def pvalue(values: Tensor, resolution: float) -> float:
 def threshold(values: Tensor) -> float:
     """What the first of `values` must reach to be rejected at level 0.05."""
     return float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
+
+
+def null_threshold(null: NDArray[np.float64], alpha: float) -> float | None:
+    """What an observed value must exceed to be rejected at level `alpha`.
+
+    `null` has the values over shuffles without the observed one, which may be any. None if they are
+    so few that no value is rejected.
+    """
+    # p <= alpha means that fewer than `rank` shuffles reach the observed value. An alpha such as
+    # 0.29 times 100 is a little below 29 in floats, hence the small addend.
+    rank = math.floor(alpha * (len(null) + 1) + 1e-9)
+    if rank < 1:
+        return None
+    place = len(null) - min(rank, len(null))
+    return float(np.partition(null, place)[place])
 
 
 def evaluated(

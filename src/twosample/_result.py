@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._checks import check_alpha
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ._calibration import Calibrated
     from ._data.samples import Samples
+    from ._insight.explain import ColumnCorrection, Explanation
+    from ._insight.power import PredictedPower
     from ._random import RNGLike
     from ._two_sample import FittedTest
 
@@ -56,7 +60,7 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class Effect:
-    """How different the samples are, as far as the statistic can say; None where it has no such number.
+    """How different the samples are, in numbers; None where the statistic has no such number.
 
     Attributes
     ----------
@@ -67,8 +71,8 @@ class Effect:
     power
         The estimated chance that the test rejects at level 0.05 on new samples of the same sizes.
     accuracy, auc
-        Of the score by which a classifier tells X from Y: balanced accuracy, and the chance that a
-        point of X scores higher than one of Y.
+        Of the score by which a classifier tells X from Y: its balanced accuracy, and the chance
+        that a point of X scores higher than a point of Y.
     """
 
     mmd: float | None = None
@@ -94,9 +98,10 @@ class TwoSampleResult:
     method, calibration
         The name of the test, and what was shuffled how often.
     sizes, train_sizes
-        Points of X and Y that were tested and trained on; `train_sizes` is None without training.
+        How many points of X and Y were tested, and how many were trained on. `train_sizes` is None
+        without training.
     effect
-        How different: the MMD, J and the estimated power of the test.
+        How different the samples are: the MMD, J and the estimated power of the test.
     training
         The log of the training, or None.
     fitted, samples
@@ -127,12 +132,14 @@ class TwoSampleResult:
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
-        if not 0 < alpha < 1:
-            raise ValueError(f"alpha is {alpha}; it must lie strictly between 0 and 1.")
+        check_alpha(alpha)
         return self.pvalue <= alpha
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, ready for JSON; without null distribution, fitted test and data."""
+        """Plain numbers, strings and lists, ready for JSON.
+
+        The null distribution, the fitted test and the data are left out.
+        """
         training = None
         if self.training is not None:
             training = {
@@ -156,6 +163,35 @@ class TwoSampleResult:
             "training": training,
         }
 
+    def explain(
+        self,
+        *,
+        correction: ColumnCorrection = "holm",
+        rows: int = 10,
+        shuffles: int = 3,
+        max_points: int = 2000,
+        rng: RNGLike | None = None,
+        progress: bool | None = None,
+    ) -> Explanation:
+        """Say what tells X from Y: which columns, which rows; see `twosample.explain`."""
+        from ._insight.explain import explain
+
+        return explain(
+            self,
+            correction=correction,
+            rows=rows,
+            shuffles=shuffles,
+            max_points=max_points,
+            rng=rng,
+            progress=progress,
+        )
+
+    def predict_power(self) -> PredictedPower:
+        """Predict the power at any number of tested points; see `twosample.predict_power`."""
+        from ._insight.power import predict_power
+
+        return predict_power(self)
+
     def report(
         self,
         path: str | Path,
@@ -165,13 +201,19 @@ class TwoSampleResult:
         facts: Mapping[str, object] | None = None,
         rng: RNGLike | None = None,
     ) -> Path:
-        """Write all that there is to see into one HTML file, and return its path; see docs/report.md."""
+        """Write all that there is to see into one HTML file, and return its path.
+
+        docs/report.md describes the page.
+        """
         from ._show.report import write_report
 
         return write_report(self, path, alpha=alpha, names=names, facts=facts, rng=rng)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = ALPHA) -> Axes:
-        """Draw the null distribution and the observed value; see `twosample.plots` for other figures."""
+        """Draw the null distribution and the observed value.
+
+        `twosample.plots` has other figures.
+        """
         from .plots import null_distribution
 
         return null_distribution(self, ax, alpha=alpha)
@@ -179,35 +221,30 @@ class TwoSampleResult:
     def __str__(self) -> str:
         n, m = self.sizes
         verdict = "The samples differ" if self.reject() else "No difference found"
-        trained = (
-            ""
-            if self.train_sizes is None
-            else f", kernel learned on {self.train_sizes[0]} + {self.train_sizes[1]} others"
-        )
-        without = (
-            ""
-            if not any(self.dropped)
-            else "; left out for missing values: {} + {} rows".format(*self.dropped)
-        )
-        return f"{verdict}: p = {format_pvalue(self.pvalue)} ({self.method} on {n} + {m} points{trained}{without})."
+        how = f"{self.method} on {n} + {m} points"
+        if self.train_sizes is not None:
+            trained_x, trained_y = self.train_sizes
+            how += f", kernel learned on {trained_x} + {trained_y} others"
+        if any(self.dropped):
+            dropped_x, dropped_y = self.dropped
+            how += f"; left out for missing values: {dropped_x} + {dropped_y} rows"
+        return f"{verdict}: p = {format_pvalue(self.pvalue)} ({how})."
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("p-value", format_pvalue(self.pvalue)),
-            ("statistic", f"{self.statistic:.4g}"),
-            *(
-                (name, f"{value:.4g}")
-                for name, value in dataclasses.asdict(self.effect).items()
-                if value is not None
-            ),
-            ("calibration", self.calibration),
-            *([] if self.chosen is None else [("chosen", self.chosen)]),
-        ]
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>"
-            for a, b in rows
-        )
-        return f"<div><p><strong>{html.escape(str(self))}</strong></p><table>{cells}</table></div>"
+        rows = [("p-value", format_pvalue(self.pvalue)), ("statistic", f"{self.statistic:.4g}")]
+        # A statistic leaves out the numbers that make no sense for it.
+        for name, value in dataclasses.asdict(self.effect).items():
+            if value is not None:
+                rows.append((name, f"{value:.4g}"))
+        rows.append(("calibration", self.calibration))
+        if self.chosen is not None:
+            rows.append(("chosen", self.chosen))
+        cells = []
+        for name, text in rows:
+            head = f"<th style='text-align:left'>{html.escape(name)}</th>"
+            cells.append(f"<tr>{head}<td>{html.escape(text)}</td></tr>")
+        title = f"<p><strong>{html.escape(str(self))}</strong></p>"
+        return f"<div>{title}<table>{''.join(cells)}</table></div>"
 
 
 def format_pvalue(pvalue: float) -> str:

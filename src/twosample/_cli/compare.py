@@ -155,7 +155,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
     if comparison.failures:
         raise typer.Exit(FAILED)
-    if fail_on_reject and comparison.rejected():
+    if fail_on_reject and comparison.reject():
         raise typer.Exit(1)
 
 
@@ -234,10 +234,11 @@ def _as_json(comparison: Comparison, facts: Mapping[str, Any]) -> str:
 
 
 def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:
-    from .._insight.comparing import CORRECTIONS, verdict
-    from .._insight.explain import aligned
+    from .._insight.comparing import verdict
+    from .._insight.corrections import CORRECTIONS
+    from .._insight.text_tables import aligned
 
-    rejected = comparison.rejected()
+    rejected = comparison.reject()
     sentence = verdict(len(rejected), len(comparison), facts["reference"])
     if rejected:
         sentence += f": {', '.join(rejected)}"
@@ -249,7 +250,7 @@ def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> s
     methods = dict.fromkeys(result.method for result in comparison.values())
     lines = {
         "reference": facts["reference"],
-        "p-values": f"{CORRECTIONS[comparison.correction][0]} for {samples}",
+        "p-values": f"{CORRECTIONS[comparison.correction].name} for {samples}",
         "alpha": f"{comparison.alpha:g}",
         "method": ", ".join(methods),
         "seed": facts["seed"],

@@ -1,7 +1,7 @@
-"""Where a learned kernel sees the difference: a few points that tell the samples apart, and a test by them.
+"""Where a learned kernel sees the difference: a few points that tell the samples apart.
 
-The appendix of [Liu2020] on interpretability: mean embeddings at L locations, with the kernel that
-a test has learned.
+This is the appendix of [Liu2020] on interpretability: mean embeddings at L locations, with the
+kernel that a test has learned, and a test by these embeddings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .._result import TwoSampleResult
 from .._statistics import HotellingT2
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError
-from .explain import Value, row_values
+from .held_out import Value, as_uint8, row_image, row_values
 
 How = Literal["selected", "trained", "joint"]
 
@@ -38,20 +38,19 @@ class Locations:
     Attributes
     ----------
     values
-        One for each location: column -> value in the user's units for tables, an image of whole
-        numbers in 0..255 for images, (H, W) or (H, W, C). A location that was trained need not look
-        like any point of the data.
+        One for each location. For tables it is column -> value in the user's units; for images it
+        is an image of whole numbers in 0..255, (H, W) or (H, W, C). A location that was trained
+        need not look like any point of the data.
     rows
-        For those that were selected, where they stand: ("X", row) or ("Y", row) of the points
-        given; else empty.
+        Where the selected locations stand: ("X", row) or ("Y", row) of the points given. Empty if
+        they were trained.
     how
         "selected", "trained" or "joint".
     fitted
         The test by these locations, for points that were used neither for the kernel nor for the
         locations.
     result
-        Its result on the held-out points, where `locations` was given the result of a test; else
-        None.
+        Its result on the held-out points, if `locations` was given the result of a test; else None.
     """
 
     values: tuple[dict[str, Value] | NDArray[np.uint8], ...]
@@ -61,16 +60,17 @@ class Locations:
     result: TwoSampleResult | None = None
 
     def __str__(self) -> str:
-        shown = [
-            ", ".join(f"{name} = {_shown(value)}" for name, value in place.items())
-            if isinstance(place, dict)
-            else f"an image of {place.shape[0]} x {place.shape[1]} pixels"
-            for place in self.values
-        ]
-        origin = [f" (row {row} of {sample})" for sample, row in self.rows] or [""] * len(shown)
-        lines = [f"{len(shown)} {self.how} location{'s' if len(shown) > 1 else ''}:"]
-        lines += [f"  {place}{where}" for place, where in zip(shown, origin, strict=True)]
-        return "\n".join([*lines, *([] if self.result is None else [str(self.result)])])
+        count = len(self.values)
+        lines = [f"{count} {self.how} location{'s' if count > 1 else ''}:"]
+        for number, value in enumerate(self.values):
+            line = f"  {_in_words(value)}"
+            if self.rows:
+                sample, row = self.rows[number]
+                line += f" (row {row} of {sample})"
+            lines.append(line)
+        if self.result is not None:
+            lines.append(str(self.result))
+        return "\n".join(lines)
 
 
 def locations(
@@ -85,7 +85,7 @@ def locations(
     progress: bool | None = None,
     **learning: Any,
 ) -> Locations:
-    """Find `count` points at which the mean embeddings of X and Y differ most, as a learned kernel sees them.
+    """Find the points at which the mean embeddings of X and Y differ most, by a learned kernel.
 
     Parameters
     ----------
@@ -97,6 +97,8 @@ def locations(
         others that will not be tested. With a result, the very X and Y that were tested: the
         locations are chosen on the rows that the kernel was trained on, and tested on those held
         out.
+    count
+        How many locations to find.
     how
         "selected": from the points themselves, one after another, the best beside those before.
         "trained": moved from there by gradient ascent, the kernel fixed and its batch
@@ -116,10 +118,11 @@ def locations(
     --------
     >>> import numpy as np, twosample
     >>> rng = np.random.default_rng(0)
-    >>> X, Y = rng.normal(size=(200, 1)), np.concatenate([rng.normal(size=(150, 1)), rng.normal(6, 0.5, (50, 1))])
+    >>> X, Y = rng.normal(size=(200, 1)), rng.normal(size=(150, 1))
+    >>> Y = np.concatenate([Y, rng.normal(6, 0.5, (50, 1))])
     >>> result = twosample.two_sample_test(X, Y, "mmd-o", rng=0)
-    >>> found = twosample.locations(result, X, Y, rng=0)
-    >>> abs(found.values[0]["0"] - 6) < 1, found.result.pvalue
+    >>> places = twosample.locations(result, X, Y, rng=0)
+    >>> abs(places.values[0]["0"] - 6) < 1, places.result.pvalue
     (True, 0.001)
     """
     if how not in get_args(How):
@@ -132,50 +135,55 @@ def locations(
     if not isinstance(fitted.representation, Kernel):
         raise IncompatibleParts(
             f"{fitted.spec.name} compares features, not points by a kernel; its representation has "
-            "what it learned. "
-            "Use mmd_d() or mmd_o() to learn a kernel."
+            "what it learned. Use mmd_d() or mmd_o() to learn a kernel."
         )
     given = as_samples(X, Y, schema=fitted.schema)
-    train, places = given, [np.arange(size) for size in given.sizes]
+    chosen_on = given
+    rows = [np.arange(size) for size in given.sizes]
     if isinstance(learned, TwoSampleResult):
-        train, places = _rows_of_training(learned, given)
-    fresh, settings = (
-        fitted.spec.representation,
-        {"steps": 300, "restarts": 1, "learning_rate": 2e-2, **learning},
-    )
-    if how == "selected":
-        settings["steps"] = 0
-    features = (
-        MeanEmbedding(count, fresh if isinstance(fresh, Kernel) else None)
-        if how == "joint"
-        else MeanEmbedding(count, fitted.representation, fixed=True, select=how == "selected")
-    )
+        chosen_on, rows = _rows_of_training(learned, given)
     test = TwoSampleTest(
-        features,
-        Learning(Noncentrality(), **settings),
+        _embedding_by(fitted, count, how),
+        Learning(Noncentrality(), **_settings(how, learning)),
         HotellingT2(),
         Permutation(permutations),
         name=f"me by {how} locations",
         memory=fitted.spec.memory,
     )
     generators = Generators(rng)
+    resources = Resources(fitted.spec.memory, progress)
     device = next((str(p.device) for p in fitted.representation.parameters()), "cpu")
     # The scaling is that under which the kernel was learned.
-    resources = Resources(fitted.spec.memory, progress)
-    by_places = test._fit(train, fitted.scaling, generators, device, resources)
-    found = cast(MeanEmbedding, by_places.representation)
+    by_locations = test._fit(chosen_on, fitted.scaling, generators, device, resources)
+    embedding = cast(MeanEmbedding, by_locations.representation)
     result = None
     if isinstance(learned, TwoSampleResult) and learned.samples is not None:
-        result = by_places._test_scaled(learned.samples, generators, resources)
+        result = by_locations._test_scaled(learned.samples, generators, resources)
+    points = embedding.locations.detach().cpu()
     return Locations(
-        values=tuple(
-            _as_given(place, given, fitted.scaling) for place in found.locations.detach().cpu()
-        ),
-        rows=_origins(found, places) if how == "selected" else (),
+        values=tuple(_as_given(point, given, fitted.scaling) for point in points),
+        rows=_origins(embedding, rows) if how == "selected" else (),
         how=how,
-        fitted=by_places,
+        fitted=by_locations,
         result=result,
     )
+
+
+def _embedding_by(fitted: FittedTest, count: int, how: How) -> MeanEmbedding:
+    """Mean embeddings by the learned kernel, or by a new one of its kind if both are trained."""
+    if how == "joint":
+        fresh = fitted.spec.representation
+        return MeanEmbedding(count, fresh if isinstance(fresh, Kernel) else None)
+    kernel = cast(Kernel, fitted.representation)
+    return MeanEmbedding(count, kernel, fixed=True, select=how == "selected")
+
+
+def _settings(how: How, learning: dict[str, Any]) -> dict[str, Any]:
+    """The options of `Learning`: those given, and ours for the others."""
+    settings = {"steps": 300, "restarts": 1, "learning_rate": 2e-2, **learning}
+    if how == "selected":
+        settings["steps"] = 0  # they stay where they are found
+    return settings
 
 
 def _rows_of_training(
@@ -186,32 +194,34 @@ def _rows_of_training(
     if rows is None or result.train_sizes is None:
         raise InputError(
             "the rows that this kernel was trained on are not known; pass the fitted test and the "
-            "points to choose "
-            "the locations on, which must not be tested."
+            "points to choose the locations on, which must not be tested."
         )
-    places = [
-        np.setdiff1d(np.arange(size), held.numpy())
-        for size, held in zip(given.sizes, rows, strict=True)
-    ]
-    if tuple(map(len, places)) != result.train_sizes:
+    n, m = given.sizes
+    trained_x = np.setdiff1d(np.arange(n), rows[0].numpy())
+    trained_y = np.setdiff1d(np.arange(m), rows[1].numpy())
+    if (len(trained_x), len(trained_y)) != result.train_sizes:
         raise InputError(
-            f"X and Y have {given.sizes[0]} and {given.sizes[1]} rows, but the result is of "
+            f"X and Y have {n} and {m} rows, but the result is of "
             f"{result.sizes[0] + result.train_sizes[0]} and "
             f"{result.sizes[1] + result.train_sizes[1]}; pass those."
         )
-    x, y = (
-        points[torch.from_numpy(place)]
-        for points, place in zip((given.x, given.y), places, strict=True)
-    )
-    return Samples(x, y, given.schema), places
+    x = given.x[torch.from_numpy(trained_x)]
+    y = given.y[torch.from_numpy(trained_y)]
+    return Samples(x, y, given.schema), [trained_x, trained_y]
 
 
-def _origins(found: MeanEmbedding, places: list[NDArray[np.int64]]) -> tuple[tuple[str, int], ...]:
-    n = len(places[0])
-    return tuple(
-        ("X", int(places[0][index])) if index < n else ("Y", int(places[1][index - n]))
-        for index in found.chosen
-    )
+def _origins(
+    embedding: MeanEmbedding, rows: list[NDArray[np.int64]]
+) -> tuple[tuple[str, int], ...]:
+    """The sample and the row of each location that was selected among the pooled points."""
+    of_x, of_y = rows
+    origins = []
+    for place in embedding.chosen:
+        if place < len(of_x):
+            origins.append(("X", int(of_x[place])))
+        else:
+            origins.append(("Y", int(of_y[place - len(of_x)])))
+    return tuple(origins)
 
 
 def _as_given(
@@ -220,16 +230,20 @@ def _as_given(
     """A location as the user's data are: a row of a table, or an image in 0..255."""
     if given.schema.kind == "table":
         return row_values(given.schema, scaling, location)
-    image = scaling.undo(location).permute(1, 2, 0).numpy()
-    image = image[:, :, 0] if image.shape[2] == 1 else image
-    if (
-        given.schema.pixels != "uint8"
-    ):  # floats on a scale of their own: that of the points becomes 0..255
-        low, high = (
-            float(f(torch.stack([f(given.x), f(given.y)]))) for f in (torch.min, torch.max)
-        )
+    image = row_image(scaling, location)
+    if given.schema.pixels != "uint8":
+        # Floats have a scale of their own; that of the points becomes 0..255.
+        low = min(float(given.x.min()), float(given.y.min()))
+        high = max(float(given.x.max()), float(given.y.max()))
         image = (image - low) / max(high - low, np.finfo(np.float64).tiny) * 255
-    return image.round().clip(0, 255).astype(np.uint8)
+    return as_uint8(image)
+
+
+def _in_words(location: dict[str, Value] | NDArray[np.uint8]) -> str:
+    if isinstance(location, dict):
+        return ", ".join(f"{name} = {_shown(value)}" for name, value in location.items())
+    height, width = location.shape[:2]
+    return f"an image of {height} x {width} pixels"
 
 
 def _shown(value: Value) -> str:

@@ -1,4 +1,4 @@
-"""Power: the chance of finding the difference that is there, the points it takes, and how to divide them.
+"""Power: the chance of finding the difference that is there, and the points that takes.
 
 `predict_power(result)` takes what a test saw on its held-out points, none of which trained the
 kernel, and asks the paper's formula, equation (3), about any other number of points.
@@ -11,34 +11,33 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from statistics import NormalDist
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from .._calibration import null_threshold
+from .._checks import check_alpha, check_share, check_whole
 from .._data.embedding import embed_samples
+from .._data.samples import Samples
 from .._estimators import asymptotic_power, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
 from .._products import moments
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
-from .._statistics import MMD
-from .._two_sample import TwoSampleTest
-from ..errors import IncompatibleParts, InputError
+from .._two_sample import FittedTest, TwoSampleTest
+from ..errors import IncompatibleParts, InputError, warn
 
 _LEAST_POINTS = 4  # of each sample: an unbiased variance is an average over as many distinct points
 _MOST_POINTS = 2**53  # no plan asks for more
 _LEAST_PILOT = 40  # points of each sample from which a learning curve can be drawn
-_PILOT_SHARES = (
-    0.125,
-    0.25,
-    0.5,
-    0.75,
-)  # of the pilot to train on: steps of an octave, and one near its end
+# Shares of the pilot to train on: steps of an octave, and one near its end.
+_PILOT_SHARES = (0.125, 0.25, 0.5, 0.75)
+_CONFIDENCE = 0.9
 
 
 class DetectableEffect(NamedTuple):
@@ -52,28 +51,29 @@ class DetectableEffect(NamedTuple):
 class PredictedPower:
     """The power of a fitted test at any number of tested points.
 
-    The estimate of MMD^2 at n and m points is taken to be normal around its mean, with the variance
-    that it has at n and m exactly, and to be compared with the threshold of the shuffles, scaled
-    from the sizes they were drawn at.
+    The prediction takes the estimate of MMD^2 at n and m points as normal around its mean, with the
+    exact variance for these sizes. The test rejects where the estimate exceeds a threshold: that of
+    the shuffles, scaled from the sizes at which they were drawn to n and m.
 
     Attributes
     ----------
     mmd2
-        MMD^2 on the held-out points without bias; it may be negative.
+        An unbiased estimate of MMD^2 on the held-out points; it may be negative.
     first_order
-        Var_P(w) and Var_Q(w) of the witness w: what falls like 1 / n in the variance. Without bias,
-        so below 0 by chance.
+        Var_P(w) and Var_Q(w) of the witness w: the part of the variance that falls like 1 / n.
+        These estimates are unbiased, so by chance they may lie below 0.
     second_order
-        What falls like 1 / n^2: E[k^2] of the centred kernel for two points of X, two of Y, one of
-        each.
+        The part that falls like 1 / n^2: E[k^2] of the centred kernel for two points of X, for two
+        points of Y, and for one of each.
     bias
-        What a biased estimate adds to MMD^2, times the points of X and of Y; zeros for the others.
+        What a biased estimate adds to MMD^2, times the number of points of X and of Y. Zeros for
+        the other estimators.
     null_distribution
         The statistic over shuffles.
     sizes
-        How many points these were taken from.
+        The numbers of points of X and Y from which all this was estimated.
     estimator
-        Of the test: "unbiased", "biased" or "paired".
+        The estimator of the test: "unbiased", "biased" or "paired".
     """
 
     mmd2: float
@@ -86,39 +86,36 @@ class PredictedPower:
 
     @property
     def standard_error(self) -> float:
-        """Of `mmd2`."""
+        """The standard error of `mmd2`."""
         return self.deviation(*self.sizes)
 
     @property
     def criterion(self) -> float:
-        """J of the paper without bias in its variance; infinite if that comes out as 0."""
+        """J of the paper with an unbiased variance; infinite if the variance comes out as 0."""
         n, m = self.sizes
         sigma = math.sqrt(max(0.0, self._first(n, m)) * 2 * n * m / (n + m))
         return self.mmd2 / sigma if sigma else math.copysign(math.inf, self.mmd2)
 
     def deviation(self, n: int, m: int | None = None) -> float:
-        """The standard deviation of the statistic at n points of X and m of Y: both terms, neither below 0."""
+        """The standard deviation of the statistic at n points of X and m of Y (n if None)."""
         n, m = self._sizes(n, m)
-        second = math.fsum(
-            w * v for w, v in zip(self._weights(n, m), self.second_order, strict=True)
-        )
+        weights = self._weights(n, m)
+        second = math.fsum(w * v for w, v in zip(weights, self.second_order, strict=True))
+        # Neither part of a variance is below 0, whatever its estimate.
         return math.sqrt(max(0.0, self._first(n, m)) + max(0.0, second))
 
     def threshold(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
-        """The value that the statistic must exceed at n and m points, from that of the shuffles at `sizes`."""
-        _check_share("alpha", alpha)
+        """The value that the statistic must exceed at n points of X and m of Y (n if None)."""
+        check_alpha(alpha)
         n, m = self._sizes(n, m)
-        draws = len(self.null_distribution)
-        # p <= alpha means that fewer than this many shuffles reach the observed value.
-        rank = math.floor(alpha * (draws + 1) + 1e-9)
-        if rank < 1:
+        at_our_sizes = null_threshold(self.null_distribution, alpha)
+        if at_our_sizes is None:
+            draws = len(self.null_distribution)
             raise InputError(
                 f"with {draws} shuffles no p-value is below {1 / (draws + 1):.2g}, so the power at "
-                f"alpha = {alpha:g} "
-                f"is 0; use permutations={math.ceil(1 / alpha) - 1} or more."
+                f"alpha = {alpha:g} is 0; use permutations={math.ceil(1 / alpha) - 1} or more."
             )
-        value = float(np.partition(self.null_distribution, draws - rank)[draws - rank])
-        return value * self._scale(n, m) / self._scale(*self.sizes)
+        return at_our_sizes * self._scale(n, m) / self._scale(*self.sizes)
 
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
         """The predicted chance that p <= alpha when n points of X and m of Y (n if None) are tested.
@@ -128,29 +125,36 @@ class PredictedPower:
         """
         n, m = self._sizes(n, m)
         here = self._at(self.mmd2)
-        return asymptotic_power(
-            here.mmd2 + here._bias(n, m), here.deviation(n, m), self.threshold(n, m, alpha)
-        )
+        mean = here.mmd2 + here._bias(n, m)
+        return asymptotic_power(mean, here.deviation(n, m), self.threshold(n, m, alpha))
 
     def power_interval(
-        self, n: int, m: int | None = None, alpha: float = ALPHA, *, confidence: float = 0.9
+        self,
+        n: int,
+        m: int | None = None,
+        alpha: float = ALPHA,
+        *,
+        confidence_level: float = _CONFIDENCE,
+        confidence: float | None = None,
     ) -> tuple[float, float]:
-        """Where the power lies with this confidence, given that MMD^2 is itself an estimate.
+        """The interval that holds the power with this confidence, since MMD^2 is an estimate.
 
-        From the held-out points of one test it is wide: power 0.5 at the sizes of that test means
-        that the estimate is one that chance moves by more than it takes to go to 0.1 or 0.9.
+        From the held-out points of one test it is wide. A power of 0.5 at the sizes of that test
+        means an estimate that chance alone may move far enough for 0.1, or for 0.9.
+        `confidence` is an older name of `confidence_level`.
         """
-        low, high = self._ends(confidence)
+        low, high = self._ends(_renamed(confidence_level, confidence))
         return low.power(n, m, alpha), high.power(n, m, alpha)
 
     def samples_needed(
         self, power: float = 0.9, alpha: float = ALPHA, *, ratio: float = 1.0
     ) -> int | None:
-        """The smallest number of points of X to test, with `ratio` times as many of Y, for a wanted power.
+        """The smallest number of points of X to test for a wanted power.
 
-        None if the estimated MMD^2 is not positive: then no number of points is known to be enough.
+        Y has `ratio` times as many. None if the estimated MMD^2 is not positive: then no number of
+        points is known to be enough.
         """
-        _check_share("power", power)
+        check_share("power", power)
         if not 0 < ratio < math.inf:
             raise InputError(f"ratio is {ratio}; it must be a positive number, such as 1.")
 
@@ -165,7 +169,10 @@ class PredictedPower:
         low = high // 2  # not enough, or 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
+            if enough(middle):
+                high = middle
+            else:
+                low = middle
         return high
 
     def samples_interval(
@@ -174,65 +181,78 @@ class PredictedPower:
         alpha: float = ALPHA,
         *,
         ratio: float = 1.0,
-        confidence: float = 0.9,
+        confidence_level: float = _CONFIDENCE,
+        confidence: float | None = None,
     ) -> tuple[int | None, int | None]:
-        """Where `samples_needed` lies with this confidence; None for an end that no number of points is known for."""
-        low, high = self._ends(confidence)
-        return high.samples_needed(power, alpha, ratio=ratio), low.samples_needed(
-            power, alpha, ratio=ratio
-        )
+        """The interval that holds `samples_needed` with this confidence.
+
+        An end is None where no number of points is known to be enough. `confidence` is an older
+        name of `confidence_level`.
+        """
+        low, high = self._ends(_renamed(confidence_level, confidence))
+        # The larger the difference, the fewer points it takes.
+        fewest = high.samples_needed(power, alpha, ratio=ratio)
+        most = low.samples_needed(power, alpha, ratio=ratio)
+        return fewest, most
 
     def smallest_effect(
         self, n: int, m: int | None = None, *, power: float = 0.9, alpha: float = ALPHA
     ) -> DetectableEffect:
         """The smallest MMD, by this kernel, that a test on n and m points finds with a wanted power.
 
-        The variance is that of the difference at hand; for a smaller one its first order shrinks
-        with MMD^2.
+        The variance is that of the difference at hand. For a smaller difference its first order
+        shrinks with MMD^2.
         """
-        _check_share("power", power)
+        check_share("power", power)
         n, m = self._sizes(n, m)
-        least, z = self.threshold(n, m, alpha) - self._bias(n, m), NormalDist().inv_cdf(power)
+        least = self.threshold(n, m, alpha) - self._bias(n, m)
+        z = NormalDist().inv_cdf(power)
         mmd2 = least + z * self.deviation(n, m)
         if mmd2 < self.mmd2 and self.mmd2 > 0:
-            # mmd2 = least + z sqrt(slope mmd2 + second), which is quadratic
-            slope, second = (
-                max(0.0, self._first(n, m)) / self.mmd2,
-                self._at(0.0).deviation(n, m) ** 2,
-            )
+            # mmd2 = least + z sqrt(slope mmd2 + second) is quadratic in mmd2. The larger root is
+            # the answer for z > 0, that is for a power above one half, the smaller one below.
+            slope = max(0.0, self._first(n, m)) / self.mmd2
+            second = self._at(0.0).deviation(n, m) ** 2
             middle = least + z * z * slope / 2
-            mmd2 = middle + math.copysign(
-                math.sqrt(max(0.0, middle**2 - least**2 + z * z * second)), z
-            )
+            discriminant = max(0.0, middle**2 - least**2 + z * z * second)
+            mmd2 = middle + math.copysign(math.sqrt(discriminant), z)
         mmd2 = max(0.0, mmd2)
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
     def __str__(self) -> str:
         n, m = self.sizes
         low, high = self.power_interval(n, m)
-        now = f"Power {self.power(n, m):.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at alpha = {ALPHA:g}"
+        now = (
+            f"Power {self.power(n, m):.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at "
+            f"alpha = {ALPHA:g}"
+        )
         needed = self.samples_needed()
         if needed is None:
-            return f"{now}; the estimated MMD^2 is {self.mmd2:.2g}, so no number of points is known to be enough."
+            return (
+                f"{now}; the estimated MMD^2 is {self.mmd2:.2g}, so no number of points is known "
+                "to be enough."
+            )
         return f"{now}; {needed} of each sample would have power 0.9."
 
     def _sizes(self, n: int, m: int | None) -> tuple[int, int]:
+        """Both sizes, checked."""
         m = n if m is None else m
-        for name, value in (("n", n), ("m", m)):
-            if not isinstance(value, Integral) or value < 2:
-                raise InputError(f"{name} is {value!r}; it must be a whole number of at least 2.")
+        check_whole("n", n, 2)
+        check_whole("m", m, 2)
         if self.estimator == "paired" and n != m:
             raise InputError(f"MMD('paired') needs samples of one size, not {n} and {m}.")
         return int(n), int(m)
 
     def _bias(self, n: int, m: int) -> float:
+        """By how much the estimate exceeds MMD^2 in the mean."""
         return self.bias[0] / n + self.bias[1] / m
 
     def _first(self, n: int, m: int) -> float:
+        """The first order of the variance."""
         return 4 * self.first_order[0] / n + 4 * self.first_order[1] / m
 
     def _weights(self, n: int, m: int) -> tuple[float, float, float]:
-        """What `second_order` counts with in the variance of the statistic."""
+        """The weights of `second_order` in the variance of the statistic."""
         if self.estimator == "biased":
             return 2 / n**2, 2 / m**2, 4 / (n * m)  # up to terms in 1 / n^3
         if self.estimator == "paired":  # no k(X_i, Y_i)
@@ -240,63 +260,73 @@ class PredictedPower:
         return 2 / (n * (n - 1)), 2 / (m * (m - 1)), 4 / (n * m)
 
     def _scale(self, n: int, m: int) -> float:
-        """The null distribution is as wide as this, up to a factor: when P = Q, all of `second_order` are one number.
+        """How wide the null distribution is, up to a factor that does not depend on the sizes.
 
-        For large samples and for the biased estimate it is sqrt(2) (1 / n + 1 / m).
+        When P = Q, all of `second_order` are one number. For large samples, and for the biased
+        estimate, the width is sqrt(2) (1 / n + 1 / m).
         """
         return math.sqrt(math.fsum(self._weights(n, m)))
 
-    def _ends(self, confidence: float) -> tuple[PredictedPower, PredictedPower]:
+    def _ends(self, confidence_level: float) -> tuple[PredictedPower, PredictedPower]:
         """The same with MMD^2 at either end of its interval."""
-        _check_share("confidence", confidence)
-        width = NormalDist().inv_cdf(0.5 + confidence / 2) * self.standard_error
+        check_share("confidence_level", confidence_level)
+        width = NormalDist().inv_cdf(0.5 + confidence_level / 2) * self.standard_error
         return self._at(self.mmd2 - width), self._at(self.mmd2 + width)
 
     def _at(self, mmd2: float) -> PredictedPower:
         """The same for another MMD^2; 0 for one below 0.
 
-        Without a difference the witness is 0 and so is the first order of the variance. A
-        difference e times as large, as when a part e of the points of Q are as they are here and
-        the others are of P, has e^2 times the MMD^2 and e^2 times the variance of the witness.
-        Upwards that one is kept as it is: a ratio to an MMD^2 near 0 is noise.
+        Without a difference the witness is 0, and so is the first order of the variance. A
+        difference e times as large has e^2 times the MMD^2 and e^2 times the variance of the
+        witness: it is there when a share e of the points of Q are as they are here, and the others
+        are points of P. Upwards the first order is kept as it is: a ratio to an MMD^2 near 0 is
+        noise.
         """
         mmd2 = max(0.0, mmd2)
-        factor = min(1.0, mmd2 / self.mmd2) if self.mmd2 > 0 else float(mmd2 > 0)
+        if self.mmd2 > 0:
+            factor = min(1.0, mmd2 / self.mmd2)
+        else:
+            factor = 1.0 if mmd2 > 0 else 0.0
         x, y = self.first_order
         return dataclasses.replace(self, mmd2=mmd2, first_order=(factor * x, factor * y))
 
 
+def _renamed(confidence_level: float, confidence: float | None) -> float:
+    """The level that was meant, whichever of its two names was used."""
+    if confidence is None:
+        return confidence_level
+    warn("`confidence` is now called `confidence_level`; use that.", DeprecationWarning)
+    return confidence
+
+
 def predict_power(result: TwoSampleResult) -> PredictedPower:
-    """From the result of an MMD test, its power at any number of tested points.
+    """From the result of an MMD test, predict its power at any number of tested points.
 
     MMD^2 and its variance come from the held-out points, which had no part in training, so they are
-    not flattered; one more pass over the kernel matrix gives the variance without bias.
+    not flattered. One more pass over the kernel matrix gives the variance without bias.
 
     Examples
     --------
     >>> import numpy as np, twosample
-    >>> from twosample._insight.power import predict_power
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(0, 1, (200, 2)), rng.normal(0.3, 1, (200, 2))
-    >>> plan = predict_power(twosample.two_sample_test(X, Y, "mmd-median", rng=0))
+    >>> plan = twosample.predict_power(twosample.two_sample_test(X, Y, "mmd-median", rng=0))
     >>> plan.power(50) < plan.power(100) < 0.9 <= plan.power(plan.samples_needed(0.9))
     True
     """
-    fitted, samples = result.fitted, result.samples
+    fitted = result.fitted
+    samples = result.samples
     if fitted is None or samples is None:
         raise InputError(
             "this result has lost its fitted test or its points, or never had them: a test of "
-            "streams keeps no rows. "
-            "Test a part of them that fits in memory, and take the result as `two_sample_test` "
-            "returns it."
+            "streams keeps no rows. Test a part of them that fits in memory, and take the result "
+            "as `two_sample_test` returns it."
         )
-    kernel = cast(Kernel, fitted.representation)
-    statistic = fitted.spec.statistic
-    if not isinstance(statistic, MMD) or not statistic.sums_all_pairs:
+    estimator = fitted.spec.statistic.pair_estimator
+    if estimator is None:
         raise IncompatibleParts(
             "the formula for power is that of a two-sided MMD over all pairs, not of "
-            f"{statistic!r}. Use a test with "
-            "MMD('unbiased'), such as mmd-d."
+            f"{fitted.spec.statistic!r}. Use a test with MMD('unbiased'), such as mmd-d."
         )
     if len(result.null_distribution) == 0:
         raise IncompatibleParts(
@@ -309,23 +339,17 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
             f"{n} and {m} points were tested; the variance of MMD^2 takes at least {_LEAST_POINTS} "
             "of each sample."
         )
-    with torch.no_grad():
-        generator = Generators(0).torch("power")  # in which batches the points are embedded
-        resources = Resources(fitted.spec.memory)
-        z = embed_samples(samples, kernel.embed, generator, resources).parts
-        is_y = torch.cat([torch.zeros(n), torch.ones(m)]).long()
-        sums, squares = (
-            part.double().cpu() for part in moments(kernel, z, is_y, memory=fitted.spec.memory)
-        )
-        own = kernel.pairs(z, z).double().cpu()
-    xx, yy, xy = sums[:n, 0].sum(), sums[n:, 1].sum(), sums[:n, 1].sum()
+    sums, squares, own = _kernel_moments(fitted, samples)
+    xx = sums[:n, 0].sum()
+    yy = sums[n:, 1].sum()
+    xy = sums[:n, 1].sum()
     terms = variance_terms(sums[:n], sums[n:], squares)
     bias = (0.0, 0.0)
-    if statistic.estimator == "biased":  # k(z, z) in the place of k(z, z') for every point
-        bias = (
-            float(own[:n].mean() - xx / (n * (n - 1))),
-            float(own[n:].mean() - yy / (m * (m - 1))),
-        )
+    if estimator == "biased":
+        # It has k(z, z) for every point where the unbiased one has the mean of k(z, z').
+        of_x = float(own[:n].mean() - xx / (n * (n - 1)))
+        of_y = float(own[n:].mean() - yy / (m * (m - 1)))
+        bias = (of_x, of_y)
     return PredictedPower(
         mmd2=float(mmd2_unbiased(xx, yy, xy, n, m)),
         first_order=(float(terms.x), float(terms.y)),
@@ -333,8 +357,26 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
         bias=bias,
         null_distribution=np.asarray(result.null_distribution, dtype=np.float64),
         sizes=(n, m),
-        estimator=statistic.estimator,
+        estimator=estimator,
     )
+
+
+def _kernel_moments(fitted: FittedTest, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
+    """What the estimates need of the kernel matrix.
+
+    For each point the sums of k with the other points of X and of Y, (N, 2); the sums of k^2 over
+    pairs within and between the samples, (2, 2); and k(z, z), (N,).
+    """
+    kernel = cast(Kernel, fitted.representation)  # an MMD sees points through nothing else
+    n, m = samples.sizes
+    is_y = torch.arange(n + m) >= n
+    with torch.no_grad():
+        generator = Generators(0).torch("power")  # in which batches the points are embedded
+        resources = Resources(fitted.spec.memory)
+        z = embed_samples(samples, kernel.embed, generator, resources).parts
+        sums, squares = moments(kernel, z, is_y.long(), memory=fitted.spec.memory)
+        own = kernel.pairs(z, z)
+    return sums.double().cpu(), squares.double().cpu(), own.double().cpu()
 
 
 # How to split.
@@ -353,16 +395,14 @@ def corollary_split(total: int, *, half_at: int = 1000) -> int:
     >>> [corollary_split(total) for total in (1000, 10_000, 100_000)]
     [500, 3132, 19150]
     """
-    for name, value in (("total", total), ("half_at", half_at)):
-        if not isinstance(value, Integral) or value < 2 * _LEAST_POINTS:
-            raise InputError(
-                f"{name} is {value!r}; it must be a whole number of at least {2 * _LEAST_POINTS}."
-            )
+    check_whole("total", total, 2 * _LEAST_POINTS)
+    check_whole("half_at", half_at, 2 * _LEAST_POINTS)
 
     def rate(count: int) -> float:
         return float((count * math.sqrt(math.log(count))) ** 0.75)
 
     wanted = round(half_at / 2 * rate(total) / rate(half_at))
+    # Either part needs enough points for a variance.
     return min(max(wanted, _LEAST_POINTS), total - _LEAST_POINTS)
 
 
@@ -383,17 +423,18 @@ class SplitChoice:
     Attributes
     ----------
     fraction
-        The share to train on: the one with the largest predicted power, or the one nearest to a
-        half where its advantage is within the error of the prediction.
+        The share to train on. It is the one with the largest predicted power, or the one nearest to
+        a half if the advantage of the best is within the error of the prediction.
     rows
         The prediction for each share.
     flat
-        Whether the advantage of the best one was within the error.
+        Whether the advantage of the best share was within the error.
     limit, loss
-        J of a kernel trained on t points is fitted as limit - loss t^(-1/3) sqrt(log t).
+        The curve that was fitted: J of a kernel trained on t points is
+        limit - loss t^(-1/3) sqrt(log t).
     pilot
-        (training points, J on the other points of the pilot, its standard error) that this was
-        fitted to.
+        What it was fitted to: for each number of training points, that number, J on the other
+        points of the pilot, and its standard error.
     """
 
     fraction: float
@@ -408,8 +449,7 @@ class SplitChoice:
         why = "; others are no better within the error of the prediction" if self.flat else ""
         return (
             f"Train on {self.fraction:g} of the points ({chosen.train} of each sample) and test "
-            f"{chosen.tested}: "
-            f"predicted power {chosen.power:.2f}{why}."
+            f"{chosen.tested}: predicted power {chosen.power:.2f}{why}."
         )
 
 
@@ -432,10 +472,10 @@ def choose_split(
     may be tested**, or the p-value would no longer be exact. Usually they are the training half of
     the data at hand.
 
-    The test's kernel is trained on several parts of the pilot, each time J is estimated on the
-    other points of it, and the curve of J against training points is fitted with the rate of the
-    paper's theorem. A share f of `total` then has the power of a kernel trained on f `total` points
-    that is tested on the others.
+    The test's kernel is trained on several parts of the pilot. Each time J is estimated on the
+    other points of the pilot. The curve of J against training points is then fitted with the rate
+    of the paper's theorem. The power of a share f of `total` is that of a kernel that is trained on
+    f `total` points and tested on the others.
 
     Parameters
     ----------
@@ -458,14 +498,13 @@ def choose_split(
         raise IncompatibleParts(
             f"{test.name} does not train, so there is nothing to split. Test all points."
         )
-    if not isinstance(repeats, Integral) or repeats < 1:
-        raise InputError(f"repeats is {repeats!r}; it must be a whole number of at least 1.")
+    check_whole("repeats", repeats, 1)
     if not fractions:
         raise InputError(
             "there are no fractions to choose from; give some, such as (0.3, 0.5, 0.7)."
         )
     for fraction in fractions:
-        _check_share("a fraction", fraction)
+        check_share("a fraction", fraction)
     size = min(len(X), len(Y))
     if size < _LEAST_PILOT:
         raise InputError(
@@ -473,74 +512,51 @@ def choose_split(
             "sample."
         )
     total = size if total is None else total
-    if not isinstance(total, Integral) or total < 2 * _LEAST_POINTS:
-        raise InputError(
-            f"total is {total!r}; it must be a whole number of at least {2 * _LEAST_POINTS}."
-        )
+    check_whole("total", total, 2 * _LEAST_POINTS)
     generators = Generators(rng)
     sizes: list[float] = []
-    found: list[list[PredictedPower]] = []
+    predictions: list[list[PredictedPower]] = []
     for share in _PILOT_SHARES:
-        part = dataclasses.replace(
-            test, learning=dataclasses.replace(test.learning, train_fraction=share)
-        )
-        results = [
-            part.run(
-                X, Y, rng=generators.numpy(f"pilot {share} {k}"), device=device, progress=progress
-            )
-            for k in range(repeats)
-        ]
-        a, b = results[0].train_sizes or (0, 0)
-        sizes.append(2 * a * b / (a + b))
-        found.append([predict_power(result) for result in results])
-    return _choose(sizes, found, int(total), sorted(fractions), alpha)
+        learning = dataclasses.replace(test.learning, train_fraction=share)
+        part = dataclasses.replace(test, learning=learning)
+        plans = []
+        for repeat in range(repeats):
+            draws = generators.numpy(f"pilot {share} {repeat}")
+            result = part.run(X, Y, rng=draws, device=device, progress=progress)
+            plans.append(predict_power(result))
+        a, b = result.train_sizes or (0, 0)
+        sizes.append(2 * a * b / (a + b))  # the harmonic mean: what counts with unequal sizes
+        predictions.append(plans)
+    return _choose(sizes, predictions, int(total), sorted(fractions), alpha)
 
 
 def _choose(
     sizes: Sequence[float],
-    found: Sequence[Sequence[PredictedPower]],
+    predictions: Sequence[Sequence[PredictedPower]],
     total: int,
     fractions: Sequence[float],
     alpha: float,
 ) -> SplitChoice:
-    """The best of `fractions`, from predictions with kernels that were trained on so many points."""
-    reference = max(2, total // 2)  # the number of tested points at which J is taken
-    everything = [plan for plans in found for plan in plans]
-
-    def mean_ratio(n: int) -> float:
-        """How many standard deviations the threshold lies above the mean without a difference, over all kernels."""
-        ratios = [
-            (p.threshold(n, n, alpha) - p._bias(n, n)) / p.deviation(n, n) for p in everything
-        ]
-        return math.fsum(ratios) / len(ratios)
-
-    values, errors = [], []
-    for plans in found:
-        sigmas = [math.sqrt(reference) * plan.deviation(reference) for plan in plans]
-        values.append(
-            math.fsum(p.mmd2 / s for p, s in zip(plans, sigmas, strict=True)) / len(plans)
-        )
-        # Repeats share the points of the pilot: together they are taken to know no more than one of
-        # them.
-        errors.append(
-            math.fsum(p.standard_error / s for p, s in zip(plans, sigmas, strict=True)) / len(plans)
-        )
+    """The best of `fractions`, from predictions with kernels that were trained on `sizes` points."""
+    values, errors = _criteria(predictions, max(2, total // 2))
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
-
-    rows, scores, gradients = [], [], []
+    all_plans = [plan for plans in predictions for plan in plans]
+    rows = []
+    scores = []
+    gradients = []  # of the scores, in limit and loss
     for fraction in fractions:
         train = min(max(round(fraction * total), 2), total - 2)
         tested = total - train
         criterion = limit - loss * _rate(train)
-        scores.append(math.sqrt(tested) * criterion - mean_ratio(tested))
+        score = math.sqrt(tested) * criterion - _mean_ratio(all_plans, tested, alpha)
+        scores.append(score)
         gradients.append(math.sqrt(tested) * np.array([1.0, -_rate(train)]))
-        rows.append(SplitRow(fraction, train, tested, criterion, NormalDist().cdf(scores[-1])))
+        rows.append(SplitRow(fraction, train, tested, criterion, NormalDist().cdf(score)))
     best = int(np.argmax(scores))
     half = min(range(len(fractions)), key=lambda k: abs(fractions[k] - 0.5))
     direction = gradients[best] - gradients[half]
-    flat = best != half and scores[best] - scores[half] <= math.sqrt(
-        float(direction @ covariance @ direction)
-    )
+    error = math.sqrt(float(direction @ covariance @ direction))
+    flat = best != half and scores[best] - scores[half] <= error
     return SplitChoice(
         fraction=fractions[half if flat else best],
         rows=tuple(rows),
@@ -551,6 +567,35 @@ def _choose(
     )
 
 
+def _criteria(
+    predictions: Sequence[Sequence[PredictedPower]], tested: int
+) -> tuple[list[float], list[float]]:
+    """J at so many tested points for each number of training points, and its standard error."""
+    values = []
+    errors = []
+    for plans in predictions:
+        sigmas = [math.sqrt(tested) * plan.deviation(tested) for plan in plans]
+        pairs = list(zip(plans, sigmas, strict=True))
+        values.append(math.fsum(plan.mmd2 / sigma for plan, sigma in pairs) / len(plans))
+        # Repeats share the points of the pilot: together they are taken to know no more than one
+        # of them.
+        error = math.fsum(plan.standard_error / sigma for plan, sigma in pairs)
+        errors.append(error / len(plans))
+    return values, errors
+
+
+def _mean_ratio(plans: Sequence[PredictedPower], n: int, alpha: float) -> float:
+    """How many standard deviations the threshold lies above the mean without a difference.
+
+    The mean over all kernels, since any one of them has few shuffles.
+    """
+    ratios = []
+    for plan in plans:
+        above = plan.threshold(n, n, alpha) - plan._bias(n, n)
+        ratios.append(above / plan.deviation(n, n))
+    return math.fsum(ratios) / len(ratios)
+
+
 def fit_learning_curve(
     sizes: Sequence[float], values: Sequence[float], errors: Sequence[float]
 ) -> tuple[float, float, NDArray[np.float64]]:
@@ -559,23 +604,22 @@ def fit_learning_curve(
     Returns
     -------
     tuple
-        limit, loss, and their (2, 2) covariance as if loss were free: more training not having
-        helped on the pilot does not make it certain that it will not.
+        limit, loss, and their (2, 2) covariance as if loss were free: that more training has not
+        helped on the pilot does not make it certain that it never will.
     """
     design = np.array([[1.0, -_rate(size)] for size in sizes])
     weights = 1 / np.square(np.maximum(errors, 1e-12))
     covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
     limit, loss = covariance @ (design.T @ (weights * np.asarray(values)))
-    if loss < 0:
-        limit, loss = np.average(values, weights=weights), 0.0
+    if loss < 0:  # a kernel does not get worse by training
+        limit = np.average(values, weights=weights)
+        loss = 0.0
     return float(limit), float(loss), covariance
 
 
 def _rate(size: float) -> float:
-    """t^(-1/3) sqrt(log t), the rate at which J of a trained kernel comes near its best, from 5 points on falling."""
+    """t^(-1/3) sqrt(log t): the rate at which J of a trained kernel comes near its best.
+
+    It falls from 5 points on.
+    """
     return float(size ** (-1 / 3) * math.sqrt(math.log(size)))
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise InputError(f"{name} is {value}; it must lie strictly between 0 and 1.")

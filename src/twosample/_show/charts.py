@@ -7,6 +7,7 @@ described in `maps`, those of single columns in `marginals`. Nothing here draws.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from .._calibration import null_threshold
 from .._insight.comparing import Comparison, effects
 from .._insight.power import PredictedPower, predict_power
 from .._objectives import PowerCriterion
@@ -125,7 +127,7 @@ def null_of(result: TwoSampleResult) -> NullDistribution:
     if len(values):
         edges = _bin_edges(values)
         shares = np.histogram(values, edges)[0] / len(values)
-        threshold = _threshold_of_shuffles(values)
+        threshold = functools.partial(null_threshold, values)
     else:
         law = _law(result)
         # All but one in a thousand at each end; from 0 for statistics that are never below it.
@@ -153,21 +155,6 @@ def _bin_edges(values: Array) -> Array:
     bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
     readable: Array = np.histogram_bin_edges(values, bins)
     return readable
-
-
-def _threshold_of_shuffles(values: Array) -> Callable[[float], float | None]:
-    falling = np.sort(values)[::-1]
-    labellings = len(values) + 1  # the shuffles and the observed order
-
-    def threshold(alpha: float) -> float | None:
-        # p <= alpha means that fewer than this many shuffles reach the observed value. An alpha
-        # such as 0.29 times 100 is a little below 29 in floats, hence the small addend.
-        rank = math.floor(alpha * labellings + 1e-9)
-        if rank < 1:
-            return None
-        return float(falling[min(rank, len(falling)) - 1])
-
-    return threshold
 
 
 def _law(result: TwoSampleResult) -> Law:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._insight.comparing import CORRECTIONS, Comparison, effects, verdict
+from .._insight.comparing import Comparison, effects, verdict
+from .._insight.corrections import CORRECTIONS
 from .._progress import bar
 from .._random import Generators, RNGLike
 from .charts import distances_of, null_of
@@ -111,7 +112,7 @@ def render_comparison(
         distances = distances_of(comparison, explained)
     verdicts = {}
     for level in levels:
-        verdicts[level] = verdict(len(comparison.rejected(level)), len(comparison))
+        verdicts[level] = verdict(len(comparison.reject(level)), len(comparison))
     promise = _PROMISES[comparison.correction]
     return fill(
         "comparison.html.jinja",
@@ -122,7 +123,7 @@ def render_comparison(
         alpha=alpha,
         verdict=verdicts,
         promise={level: promise.format(alpha=level) for level in levels},
-        adjusted=CORRECTIONS[comparison.correction][0],
+        adjusted=CORRECTIONS[comparison.correction].name,
         effect=effect,
         values=values,
         unit=next((each.unit for each in findings.values()), "rows"),
@@ -205,5 +206,5 @@ def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:
     tests = [repr(each.fitted.spec) for each in comparison.values() if each.fitted is not None]
     for test in dict.fromkeys(tests):  # most samples share one
         lines.append(("Test", test, True))
-    lines.append(("Correction", CORRECTIONS[comparison.correction][0], False))
+    lines.append(("Correction", CORRECTIONS[comparison.correction].name, False))
     return [*lines, *circumstances()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from .._data.samples import EmbeddedSamples
 from .._products import Embedded
 from .._result import Effect
 from ..errors import IncompatibleParts
+
+PairEstimator: TypeAlias = Literal["unbiased", "biased", "paired"]
+"""The estimates of MMD^2 that sum over all pairs of points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +118,9 @@ class Statistic(ABC):
         return False
 
     @property
-    def sums_all_pairs(self) -> bool:
-        """Whether it is a two-sided MMD over all pairs of points, whose power has a formula."""
-        return False
+    def pair_estimator(self) -> PairEstimator | None:
+        """Which MMD over all pairs of points it is, if it is one: their power has a formula."""
+        return None
 
     def least_bins(self, n: int, m: int) -> int:
         """How many bins must move at least, for samples of n and m points."""

@@ -26,9 +26,8 @@ from .._kernels import Kernel
 from .._products import Embedded, accumulator, block_and_row_sums, block_sums, cross_sums
 from .._result import Effect
 from ..errors import IncompatibleParts, InputError
-from .base import Bins, Law, Statistic, sums_over
+from .base import Bins, Law, PairEstimator, Statistic, sums_over
 
-Estimator = Literal["unbiased", "biased", "paired"]
 Alternative = Literal["two-sided", "greater"]
 
 
@@ -124,7 +123,7 @@ class MMD(Statistic):
         is kept, so that only a classifier that is right more often than not speaks against P = Q.
     """
 
-    estimator: Estimator = "unbiased"
+    estimator: PairEstimator = "unbiased"
     alternative: Alternative = "two-sided"
 
     symbol = "MMD²"
@@ -166,10 +165,10 @@ class MMD(Statistic):
         # `block_size` and `landmarks` belong to older spellings, which `__new__` has answered.
         object.__setattr__(self, "estimator", estimator)
         object.__setattr__(self, "alternative", alternative)
-        if self.estimator not in get_args(Estimator):
+        if self.estimator not in get_args(PairEstimator):
             raise IncompatibleParts(
                 f"MMD({self.estimator!r}) does not exist; use one of "
-                f"{', '.join(get_args(Estimator))}, or BlockMMD() or CompressedMMD()."
+                f"{', '.join(get_args(PairEstimator))}, or BlockMMD() or CompressedMMD()."
             )
         _check_alternative(self.estimator, self.alternative)
 
@@ -189,8 +188,8 @@ class MMD(Statistic):
         return self.estimator == "paired"
 
     @property
-    def sums_all_pairs(self) -> bool:
-        return self.alternative == "two-sided"
+    def pair_estimator(self) -> PairEstimator | None:
+        return self.estimator if self.alternative == "two-sided" else None
 
     @property
     def limit_shift(self) -> float | None:  # type: ignore[override]
