@@ -360,13 +360,12 @@ def test_power_grows_with_points_with_the_level_and_with_the_effect(plan: Predic
 
 def test_the_older_name_of_a_confidence_level_warns_and_works(plan: PredictedPower):
     with pytest.warns(DeprecationWarning, match="now called `confidence_level`") as caught:
-        assert plan.power_interval(30, confidence=0.5) == plan.power_interval(
-            30, confidence_level=0.5
-        )
-        assert plan.samples_interval(0.8, confidence=0.5) == plan.samples_interval(
-            0.8, confidence_level=0.5
-        )
-    assert {warning.filename for warning in caught} == {__file__}
+        power = plan.power_interval(30, confidence=0.5)
+    assert power == plan.power_interval(30, confidence_level=0.5)
+    assert caught[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match="now called `confidence_level`"):
+        samples = plan.samples_interval(0.8, confidence=0.5)
+    assert samples == plan.samples_interval(0.8, confidence_level=0.5)
 
 
 def test_the_prediction_is_a_method_of_the_result_too():
