@@ -303,7 +303,7 @@ def test_result_speaks():
         as_json["pvalue"] == 0.001 and as_json["sizes"] == [60, 50] and as_json["training"] is None
     )
     assert result.reject(0.001) and not result.reject(0.0009)
-    with pytest.raises(ValueError, match=r"alpha is 1\.5"):
+    with pytest.raises(twosample.InputError, match=r"alpha is 1\.5"):
         result.reject(1.5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.pvalue = 0.0
