@@ -26,11 +26,11 @@ from twosample._data.samples import Samples, Schema, as_samples
 from twosample._learning import (
     CHECK_EVERY,
     _batches,
-    best_bandwidth,
     fit,
     settle_normalisation,
     start,
 )
+from twosample._objectives import best_bandwidth
 from twosample._random import Generators
 from twosample.bench.datasets import blob
 

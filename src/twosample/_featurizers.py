@@ -11,7 +11,7 @@ import copy
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -480,6 +480,17 @@ class SklearnClassifier(nn.Module):
         self.fitted = estimator.fit(points[order], labels[order], **weights)
         self.shift = math.log(n / m) if by_probability else 0.0
 
+    def check_objective(self, objective: object, steps: int) -> None:
+        """Refuse a training without labels, or in steps."""
+        if objective is None:
+            raise IncompatibleParts(
+                f"{self!r} learns from labels. Give learning=Learning(CrossEntropy(), steps=0)."
+            )
+        if steps or not getattr(objective, "trains_score", False):
+            raise IncompatibleParts(
+                f"{self!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0)."
+            )
+
     def forward(self, points: Tensor) -> Tensor:
         """(N, ...) -> (N, 1)."""
         if self.fitted is None:
@@ -532,6 +543,22 @@ class FeatureMap(nn.Module, ABC):
     @abstractmethod
     def set_width(self, width: float) -> None:
         """Put the width at a value, keeping it learnable."""
+
+    def choose_width(self, value: Callable[[], float]) -> None:
+        """Put the width at the candidate with the largest value; `value()` is that of this map."""
+        best = -math.inf
+        chosen = None
+        for width in self.candidate_widths():
+            self.set_width(width)
+            # T^2 has noise of its own at every width: one that is far from the usual width has to
+            # be worth it.
+            far = abs(math.log2(width / self.usual_width()))
+            score = value() - far
+            if score > best:
+                best = score
+                chosen = width
+        if chosen is not None:
+            self.set_width(chosen)
 
 
 class MeanEmbedding(FeatureMap):

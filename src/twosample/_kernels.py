@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ._products import Embedded, Pullback
-from .errors import InputError
+from .errors import IncompatibleParts, InputError
 
 
 class Kernel(nn.Module, ABC):
@@ -389,6 +389,13 @@ class Sign(Kernel):
     @property
     def decides(self) -> bool:
         return True
+
+    def check_objective(self, objective: object, steps: int) -> None:
+        """Refuse an objective that would need a gradient through the signs."""
+        if objective is not None and not getattr(objective, "trains_score", False):
+            raise IncompatibleParts(
+                f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy()."
+            )
 
     def __repr__(self) -> str:
         return "Sign()"

@@ -1,4 +1,4 @@
-"""Training a representation on the training points: `fit` copies, trains and returns; nothing is trained in place."""
+"""Training a representation: `fit` copies it, trains the copy and returns that."""
 
 from __future__ import annotations
 
@@ -6,39 +6,34 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from ._checks import check_share, check_whole
 from ._data.samples import Samples, split
-from ._featurizers import Classifier, FeatureMap, Frozen
-from ._kernels import Gaussian, Kernel, Linear, OnFeatures, Radial, WeightedSum
-from ._objectives import PowerCriterion
+from ._featurizers import Classifier, Frozen
+from ._kernels import Kernel, Linear, OnFeatures, embedding_of
+from ._objectives import Objective, PowerCriterion, start_representation
 from ._progress import Tick, bar
 from ._random import Generators
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import TrainingLog
-from .errors import InputError, TrainingError, TrainingWarning
+from .errors import IncompatibleParts, InputError, TrainingError, TrainingWarning
 
 R = TypeVar("R", bound=nn.Module)
 
-_BATCH_VALUES = 2**17  # in a batch of one sample, beyond its first 256 points
-
-_BATCH_LEAST, _BATCH_MOST = 256, 512
 CHECK_EVERY = 20
 """Steps between two looks at the values: each look makes an accelerator wait."""
 
-
-class Objective(Protocol):
-    """A number that training pushes up, from a representation and a batch of each sample."""
-
-    def __call__(
-        self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...
-    ) -> Tensor: ...
+_BATCH_LEAST = 256
+_BATCH_MOST = 512
+_BATCH_VALUES = 2**17  # in a batch of one sample, beyond its first 256 points
+_SCORED_POINTS = 2000  # of each sample, by which iterates and restarts are compared
+_NORMALISED_POINTS = 5000  # pooled, from which batch normalisations take their statistics
 
 
 @dataclass(frozen=True)
@@ -99,25 +94,20 @@ class Learning:
     pretraining: Learning | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 0), ("batch_size", 2), ("patience", 1), ("restarts", 1)):
-            value = getattr(self, name)
-            if name == "batch_size" and value is None:
-                continue
-            if not isinstance(value, Integral) or value < least:
-                raise InputError(
-                    f"{name} is {value!r}; it must be a whole number of at least {least}."
-                )
-        if not 0 < self.train_fraction < 1:
-            raise InputError(
-                f"train_fraction is {self.train_fraction}; it must lie strictly between 0 and 1."
-            )
+        check_whole("steps", self.steps, 0)
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size, 2)
+        check_whole("patience", self.patience, 1)
+        check_whole("restarts", self.restarts, 1)
+        check_share("train_fraction", self.train_fraction)
         if not 0 <= self.validation_fraction < 1:
             raise InputError(
                 f"validation_fraction is {self.validation_fraction}; it must be in [0, 1)."
             )
         for name in ("learning_rate", "scale_rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a positive number.")
+            rate = getattr(self, name)
+            if not 0 < rate < math.inf:
+                raise InputError(f"{name} is {rate}; it must be a positive number.")
         if self.schedule not in ("cosine", "constant"):
             raise InputError(f"schedule is {self.schedule!r}; it must be 'cosine' or 'constant'.")
         if self.time_budget is not None and not self.time_budget > 0:
@@ -125,6 +115,81 @@ class Learning:
                 f"time_budget is {self.time_budget}; it must be a positive number of seconds, or "
                 "None."
             )
+
+    def rate_factor(self, done: float) -> float:
+        """What the learning rates are multiplied with when a share `done` of the steps is over."""
+        if self.schedule == "constant":
+            return 1.0
+        return 0.5 * (1 + math.cos(math.pi * done))
+
+
+class LearningOptions(TypedDict, total=False):
+    """The options of `Learning` that a method takes: all but the objective, which it chooses."""
+
+    train_fraction: float
+    steps: int
+    batch_size: int | None
+    learning_rate: float
+    scale_rate: float
+    validation_fraction: float
+    patience: int
+    restarts: int
+    schedule: Literal["cosine", "constant"]
+    time_budget: float | None
+    pretraining: Learning | None
+
+
+def check_learning(representation: nn.Module, learning: Learning | None) -> None:
+    """Raise `IncompatibleParts` if the representation cannot be trained so, and say what can be.
+
+    The objective says what it can train, in `check(representation)`. Every part of the
+    representation says what it can be trained for, in `check_objective(objective, steps)`.
+    """
+    objective = None
+    steps = 0
+    if learning is not None:
+        objective = learning.objective
+        steps = learning.steps
+        if not _can_learn(representation):
+            raise IncompatibleParts(
+                f"{representation!r} has nothing to learn. Leave out `learning`."
+            )
+        if callable(check := getattr(objective, "check", None)):
+            check(representation)
+    for part in representation.modules():
+        if callable(check := getattr(part, "check_objective", None)):
+            check(objective, steps)
+    if learning is not None and learning.pretraining is not None:
+        _check_pretraining(representation, learning.pretraining.objective)
+
+
+def _can_learn(representation: nn.Module) -> bool:
+    if any(parameter.requires_grad for parameter in representation.parameters()):
+        return True
+    # A featurizer may have no parameters before it has seen points. A kernel has them from the
+    # beginning, even where a bandwidth is open, so its `start` says nothing.
+    return any(
+        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel))
+        for part in representation.modules()
+    )
+
+
+def _check_pretraining(representation: nn.Module, objective: Objective) -> None:
+    featurizer = getattr(representation, "featurizer", None)
+    if featurizer is None or not isinstance(representation, Kernel):
+        raise IncompatibleParts(
+            f"pretraining trains the network of a kernel, and {representation!r} has none. Use "
+            "DeepKernel(network)."
+        )
+    if not getattr(objective, "trains_score", False):
+        raise IncompatibleParts(
+            f"pretraining is that of a classifier, not by {objective!r}. Use CrossEntropy()."
+        )
+    if isinstance(featurizer, Classifier):
+        raise IncompatibleParts(
+            "pretraining puts a head of its own on the network, but it is a Classifier already. "
+            "Give its network."
+        )
 
 
 def fit(
@@ -146,39 +211,30 @@ def fit(
         representation = _pretrained(
             representation, samples, learning.pretraining, generators, resources
         )
-    train, validation = samples, None
+    train = samples
+    validation = None
     if learning.validation_fraction:
-        train, validation = split(
-            samples, 1 - learning.validation_fraction, generators.torch("validation")
-        )
+        share = 1 - learning.validation_fraction
+        train, validation = split(samples, share, generators.torch("validation"))
     runs: list[_Run] = []
     with bar("training", learning.steps * learning.restarts, resources.progress) as tick:
         for number in range(learning.restarts):
             candidate = copy.deepcopy(representation)
-            start(
-                candidate,
-                train,
-                learning,
-                generators.torch(f"start {number}"),
-                memory=resources.memory,
-            )
-            run = _Run(
-                candidate,
-                learning,
-                train,
-                validation,
-                generators.torch(f"batches {number}"),
-                resources.memory,
-            )
-            budget = None
+            starting = generators.torch(f"start {number}")
+            start(candidate, train, learning, starting, memory=resources.memory)
+            batching = generators.torch(f"batches {number}")
+            run = _Run(candidate, learning, train, validation, batching, resources.memory)
+            seconds = None
             if learning.time_budget is not None:
+                # What is left is shared evenly among the restarts that are still to come.
                 left = learning.time_budget - (time.monotonic() - began)
-                budget = max(0.0, left / (learning.restarts - number))
-            run.ascend(budget, tick)
+                seconds = max(0.0, left / (learning.restarts - number))
+            run.ascend(seconds, tick)
             runs.append(run)
             if run.interrupted:
                 break
-    best = max(runs, key=lambda run: run.score()) if len(runs) > 1 else runs[0]
+    # A single run need not be scored, which costs a look at the training points.
+    best = runs[0] if len(runs) == 1 else max(runs, key=_Run.score)
     if runs[-1].interrupted:
         warnings.warn(
             f"training was {best.stopped}; the best kernel so far is used.",
@@ -204,16 +260,9 @@ def _pretrained(
     resources: Resources,
 ) -> R:
     """A copy whose network has been trained as the features of a classifier, and is frozen."""
-    classifier = OnFeatures(
-        Classifier(copy.deepcopy(cast(Any, representation).featurizer)), Linear()
-    )
-    trained, _ = fit(
-        classifier.to(samples.x.device),
-        samples,
-        learning,
-        generators.child("pretraining"),
-        resources,
-    )
+    network = copy.deepcopy(cast(Any, representation).featurizer)
+    classifier = OnFeatures(Classifier(network), Linear()).to(samples.x.device)
+    trained, _ = fit(classifier, samples, learning, generators.child("pretraining"), resources)
     outcome = copy.deepcopy(representation)
     cast(Any, outcome).featurizer = Frozen(cast(Any, trained.featurizer).featurizer)
     return outcome
@@ -229,103 +278,23 @@ def start(
 ) -> None:
     """Fill in what the representation leaves open.
 
-    Networks and medians come from pooled points, a bandwidth from a grid on J, a width from a grid
-    on the objective, the weights of a sum of kernels from the quadratic program that maximises J,
-    and what learns from labels in one go (a classifier of scikit-learn, locations) does so here.
+    First whatever learns from labels in one go does so: a classifier of scikit-learn, locations.
+    Then the objective starts the rest. Networks and medians come from pooled points, a bandwidth
+    from a grid on J, a width from a grid on the objective, the weights of a sum of kernels from the
+    quadratic program that maximises J.
     """
     for part in representation.modules():
         if callable(learn := getattr(part, "learn", None)):
             learn(samples.x, samples.y, generator)
-    if isinstance(representation, FeatureMap):
-        _start_width(representation, samples, learning, generator, memory)
-    elif isinstance(representation, Kernel):
-        _start_kernel(representation, samples, learning, generator, memory)
-
-
-def _start_width(
-    features: FeatureMap,
-    samples: Samples,
-    learning: Learning,
-    generator: torch.Generator,
-    memory: int,
-) -> None:
-    x, y = _some(samples, 5000, generator)
-    size = len(x) * len(y) / (len(x) + len(y)) * 2
-    best, chosen = -math.inf, None
-    with torch.no_grad():
-        for width in features.candidate_widths():
-            features.set_width(width)
-            # T^2 has noise of its own at every width; one that is far from the usual has to be
-            # worth it.
-            far = abs(math.log2(width / features.usual_width()))
-            value = size * float(learning.objective(features, x, y, memory=memory)) - far
-            if value > best:
-                best, chosen = value, width
-    if chosen is not None:
-        features.set_width(chosen)
-
-
-def _start_kernel(
-    kernel: Kernel, samples: Samples, learning: Learning, generator: torch.Generator, memory: int
-) -> None:
-    found = kernel.open_bandwidth()
-    kernel.start(samples.pooled(), generator)
-    if isinstance(kernel, WeightedSum) and isinstance(learning.objective, PowerCriterion):
-        x, y = _some(samples, _batch_size(samples, learning), generator)
-        kernel.set_weights(learning.objective.best_weights(kernel, x, y, memory=memory))
-    if found is None:
-        return
-    radial, part = found
-    x, y = _some(samples, 2000, generator)  # enough for a start
-    n = min(len(x), len(y))
-    with torch.no_grad():
-        seen = kernel.embed(torch.cat([x[:n], y[:n]]))[part]
-        median = radial.bandwidth or 1.0
-        radial.set_bandwidth(
-            best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory)
+    objective = learning.objective
+    own_start = getattr(objective, "start", None)
+    if own_start is None:
+        start_representation(
+            objective, representation, samples.x, samples.y, generator, memory=memory
         )
-
-
-def _some(samples: Samples, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """At most so many points of each sample, drawn at random."""
-    x, y = (
-        points[torch.randperm(len(points), generator=generator)[:most].to(points.device)]
-        for points in (samples.x, samples.y)
-    )
-    return x, y
-
-
-def best_bandwidth(
-    x: Tensor,
-    y: Tensor,
-    median: float,
-    *,
-    kernel: Radial | None = None,
-    memory: int = DEFAULT_MEMORY,
-) -> float:
-    """The bandwidth with the largest J on a grid around the median distance, protected from noise.
-
-    It is that of a Gaussian unless another `kernel` is given, whose own bandwidth does not matter.
-
-    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a
-    z-score: it carries noise of standard deviation one at every bandwidth, and a curve with 15
-    chances of a lucky value. So the curve is smoothed over neighbours, and a bandwidth pays 0.4 for
-    every octave that it lies away from a quarter of the median, which a real signal outweighs.
-    """
-    octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
-    criterion = PowerCriterion(
-        paired=False
-    )  # whose value does not depend on the order of the points
-    candidate, values = copy.deepcopy(Gaussian() if kernel is None else kernel).to(x), []
-    with torch.no_grad():
-        for octave in octaves.tolist():
-            candidate.set_bandwidth(median * 2.0**octave)
-            values.append(criterion(candidate, x, y, memory=memory))
-    scores = torch.stack(values).cpu() * len(x) ** 0.5
-    padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
-    smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
-    chosen = int((smooth - 0.4 * (octaves + 2).abs()).argmax())
-    return median * math.exp2(float(octaves[chosen]))
+    else:
+        size = _batch_size(samples, learning)
+        own_start(representation, samples.x, samples.y, generator, batch_size=size, memory=memory)
 
 
 class _Run:
@@ -340,90 +309,96 @@ class _Run:
         generator: torch.Generator,
         memory: int,
     ) -> None:
-        self.representation, self.learning, self.train, self.validation = (
-            representation,
-            learning,
-            train,
-            validation,
-        )
-        self.generator, self.memory = generator, memory
-        self.values: list[float] = []
-        self.checks: list[tuple[int, float]] = []
-        self.best_step, self.best_value = 0, -math.inf
+        self.representation = representation
+        self.learning = learning
+        self.train = train
+        self.validation = validation
+        self.generator = generator
+        self.memory = memory
+        self.values: list[float] = []  # of the objective, one for each step
+        self.checks: list[tuple[int, float]] = []  # (step, value on the validation points)
+        self.best_step = 0
+        self.best_value = -math.inf
         self.best_state: dict[str, Tensor] = {}
         self.stopped = f"finished after {learning.steps} steps"
         self.interrupted = False
+        self._pending: list[Tensor] = []  # values still on the device, not yet in `values`
 
-    def ascend(self, budget: float | None, tick: Tick) -> None:
-        """Take the steps; leave the best iterate in `representation`."""
-        learning, representation = self.learning, self.representation
-        if not learning.steps:
-            self._validate(0)
-            return
-        optimiser = torch.optim.Adam(_parameter_groups(representation, learning))
-        rates = [group["lr"] for group in optimiser.param_groups]
-        batches = _batches(self.train, _batch_size(self.train, learning), self.generator)
-        pending: list[Tensor] = []
+    def ascend(self, seconds: float | None, tick: Tick) -> None:
+        """Take the steps, within so many seconds; leave the best iterate in `representation`."""
         began = time.monotonic()
         self._validate(0)
+        if not self.learning.steps:
+            return
         try:
-            for step in range(1, learning.steps + 1):
-                done = (step - 1) / learning.steps
-                if budget is not None:
-                    done = max(done, (time.monotonic() - began) / budget if budget else 1.0)
-                if done >= 1:
-                    self.stopped = f"out of time after {step - 1} steps"
-                    break
-                factor = (
-                    0.5 * (1 + math.cos(math.pi * done)) if learning.schedule == "cosine" else 1.0
-                )
-                for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                    group["lr"] = rate * factor
-                representation.train()
-                x, y = next(batches)
-                optimiser.zero_grad(set_to_none=True)
-                value = learning.objective(representation, x, y, memory=self.memory)
-                (-value).backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                pending.append(value.detach())
-                if step % CHECK_EVERY == 0:
-                    self._collect(pending, learning.learning_rate * factor)
-                    if self._validate(step) and step - self.best_step >= learning.patience:
-                        self.stopped = f"no better validation value since step {self.best_step}, stopped at step {step}"
-                        break
-                tick(f"J = {self.values[-1]:.3g}" if self.values else "")
+            self._take_steps(began, seconds, tick)
         except KeyboardInterrupt:
-            self.interrupted, self.stopped = (
-                True,
-                f"interrupted after {len(self.values) + len(pending)} steps",
-            )
-        self._collect(pending, learning.learning_rate)
+            self.interrupted = True
+            taken = len(self.values) + len(self._pending)
+            self.stopped = f"interrupted after {taken} steps"
+        self._collect(self.learning.learning_rate)
         self._validate(len(self.values))
         if self.best_state:
-            representation.load_state_dict(self.best_state)
+            self.representation.load_state_dict(self.best_state)
         else:
             self.best_step = len(self.values)
 
+    def _take_steps(self, began: float, seconds: float | None, tick: Tick) -> None:
+        learning = self.learning
+        optimiser = torch.optim.Adam(_parameter_groups(self.representation, learning))
+        rates = [group["lr"] for group in optimiser.param_groups]
+        batches = _batches(self.train, _batch_size(self.train, learning), self.generator)
+        for step in range(1, learning.steps + 1):
+            done = (step - 1) / learning.steps
+            if seconds is not None:
+                # The clock may run ahead of the steps: then it drives the schedule.
+                spent = (time.monotonic() - began) / seconds if seconds else 1.0
+                done = max(done, spent)
+            if done >= 1:
+                self.stopped = f"out of time after {step - 1} steps"
+                return
+            factor = learning.rate_factor(done)
+            for group, rate in zip(optimiser.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
+            x, y = next(batches)
+            self._step(optimiser, x, y)
+            if step % CHECK_EVERY == 0:
+                self._collect(learning.learning_rate * factor)
+                if self._validate(step) and step - self.best_step >= learning.patience:
+                    self.stopped = (
+                        f"no better validation value since step {self.best_step}, stopped at step "
+                        f"{step}"
+                    )
+                    return
+            tick(f"J = {self.values[-1]:.3g}" if self.values else "")
+
+    def _step(self, optimiser: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
+        self.representation.train()
+        optimiser.zero_grad(set_to_none=True)
+        value = self.learning.objective(self.representation, x, y, memory=self.memory)
+        (-value).backward()  # type: ignore[no-untyped-call]  # optimisers minimise
+        optimiser.step()
+        self._pending.append(value.detach())
+
     def score(self) -> float:
-        """What restarts are compared by: the best validation value, or the objective on the training points."""
+        """What restarts are compared by: the best validation value or, without one, a training value."""
         if self.checks:
             return self.best_value
         return self._objective(self.train)
 
-    def _objective(self, samples: Samples, most: int = 2000) -> float:
+    def _objective(self, samples: Samples) -> float:
         self.representation.eval()
+        x = samples.x[:_SCORED_POINTS]
+        y = samples.y[:_SCORED_POINTS]
         with torch.no_grad():
-            value = self.learning.objective(
-                self.representation, samples.x[:most], samples.y[:most], memory=self.memory
-            )
-        return float(value)
+            return float(self.learning.objective(self.representation, x, y, memory=self.memory))
 
-    def _collect(self, pending: list[Tensor], rate: float) -> None:
+    def _collect(self, rate: float) -> None:
         """Move the values of the latest steps to the log, and stop at one that is not a number."""
-        if not pending:
+        if not self._pending:
             return
-        values = torch.stack(pending).tolist()
-        pending.clear()
+        values = torch.stack(self._pending).tolist()
+        self._pending.clear()
         for value in values:
             self.values.append(value)
             if not math.isfinite(value):
@@ -437,50 +412,74 @@ class _Run:
         """Look at the validation points and remember the best iterate; False if there are none."""
         if self.validation is None:
             return False
-        if not self.checks or self.checks[-1][0] != step:
-            settle_normalisation(self.representation, self.train, self.generator)
-            value = self._objective(self.validation)
-            self.checks.append((step, value))
-            if value > self.best_value:
-                self.best_step, self.best_value = step, value
-                self.best_state = {
-                    name: tensor.detach().clone()
-                    for name, tensor in self.representation.state_dict().items()
-                }
+        if self.checks and self.checks[-1][0] == step:
+            return True
+        settle_normalisation(self.representation, self.train, self.generator)
+        value = self._objective(self.validation)
+        self.checks.append((step, value))
+        if value > self.best_value:
+            self.best_step = step
+            self.best_value = value
+            # Cloned, because the next step writes over the parameters in place.
+            state = self.representation.state_dict()
+            self.best_state = {name: tensor.detach().clone() for name, tensor in state.items()}
         return True
 
 
 def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dict[str, Any]]:
-    """Scales and weights: a parameter called log_... or logit_... is the logarithm of a scale."""
+    """The parameters to train, by their learning rates: one for scales, one for all others."""
     groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in representation.named_parameters():
-        if parameter.requires_grad:
-            scale = name.rpartition(".")[2].startswith("log")
-            groups.setdefault(learning.scale_rate if scale else learning.learning_rate, []).append(
-                parameter
-            )
+    grouped: set[nn.Parameter] = set()
+    for part in representation.modules():
+        scales = _scale_parameters(part)
+        for name, parameter in part.named_parameters(recurse=False):
+            # Two parts may share a parameter, and Adam refuses to be given it twice.
+            if not parameter.requires_grad or parameter in grouped:
+                continue
+            grouped.add(parameter)
+            rate = learning.scale_rate if name in scales else learning.learning_rate
+            groups.setdefault(rate, []).append(parameter)
     return [{"params": parameters, "lr": rate} for rate, parameters in groups.items()]
 
 
+def _scale_parameters(part: nn.Module) -> Collection[str]:
+    """Which of a part's own parameters are scales, learned as logarithms.
+
+    A part names them in an attribute `scale_parameters`. By default they are those whose names
+    begin with "log", such as log_bandwidth and logit_eps.
+    """
+    declared: Collection[str] | None = getattr(part, "scale_parameters", None)
+    if declared is not None:
+        return declared
+    names = [name for name, _ in part.named_parameters(recurse=False)]
+    return [name for name in names if name.startswith("log")]
+
+
 def _batch_size(samples: Samples, learning: Learning) -> int:
-    return learning.batch_size or max(_BATCH_LEAST, min(_BATCH_MOST, min(samples.sizes) // 4))
+    if learning.batch_size is not None:
+        return learning.batch_size
+    quarter = min(samples.sizes) // 4
+    return max(_BATCH_LEAST, min(_BATCH_MOST, quarter))
 
 
 def _batches(
     samples: Samples, size: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of equal size from both samples, each walking through its own random order again and again."""
+    """Batches of equal size from both samples, each of which has a random order of its own."""
     n, m = samples.sizes
-    size = min(size, n, m, max(_BATCH_LEAST, _BATCH_VALUES // samples.x[0].numel()))
+    values = samples.x[0].numel()
+    size = min(size, n, m, max(_BATCH_LEAST, _BATCH_VALUES // values))
     if n == m == size:
         while True:
             yield samples.x, samples.y
-    orders = [_endless(points, size, generator) for points in (samples.x, samples.y)]
+    of_x = _endless(samples.x, size, generator)
+    of_y = _endless(samples.y, size, generator)
     while True:
-        yield next(orders[0]), next(orders[1])
+        yield next(of_x), next(of_y)
 
 
 def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Batches of the points in a random order, then in another, again and again."""
     while True:
         order = torch.randperm(len(points), generator=generator).to(points.device)
         for first in range(0, len(points) - size + 1, size):
@@ -490,25 +489,27 @@ def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[
 def settle_normalisation(
     representation: nn.Module, samples: Samples, generator: torch.Generator
 ) -> None:
-    """Set the frozen statistics of batch normalisations to those of the pooled training points, blind to labels."""
+    """Give batch normalisations the statistics of the pooled training points, blind to labels."""
     layers = [
-        m
-        for m in representation.modules()
-        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+        layer
+        for layer in representation.modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
     ]
     if not layers:
         return
-    see = representation.embed if isinstance(representation, Kernel) else representation
+    embed = embedding_of(representation)
     momenta = [layer.momentum for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # a plain average over the batches
     pooled = samples.pooled()
-    order = torch.randperm(len(pooled), generator=generator).to(pooled.device)[:5000]
+    order = torch.randperm(len(pooled), generator=generator).to(pooled.device)
+    order = order[:_NORMALISED_POINTS]
     representation.train()
     with torch.no_grad():
+        # Batches of at most 500, of nearly one size: a small last one would count as much.
         for index in torch.tensor_split(order, -(-len(order) // 500)):
-            see(pooled[index])
+            embed(pooled[index])
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     representation.eval()

@@ -1,11 +1,12 @@
-"""What training pushes up: an objective holds settings, is given the representation, and keeps nothing."""
+"""What training pushes up: an objective is given the representation, and keeps only settings."""
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +23,55 @@ from ._estimators import (
     variance_paired,
     variance_unpaired,
 )
-from ._kernels import Kernel, WeightedSum
+from ._featurizers import FeatureMap
+from ._kernels import Gaussian, Kernel, OnFeatures, Radial, WeightedSum
 from ._products import Embedded, accumulator, row_sums
+from ._random import draw_rows
 from ._resources import DEFAULT_MEMORY
 from .errors import IncompatibleParts, InputError
 
+_GRID_POINTS = 2000  # of each sample, for the grid of bandwidths: enough for a start
+_WIDTH_POINTS = 5000  # of each sample, for the grid of widths, which is linear in the points
+
+
+class Objective(Protocol):
+    """A number that training pushes up, from a representation and a batch of each sample.
+
+    Any callable of this signature is an objective. It may say three more things about itself:
+
+    `check(representation)`
+        raises `IncompatibleParts` if it cannot train that representation, and says what can.
+    `start(representation, x, y, generator, *, batch_size, memory)`
+        fills in what the representation leaves open, before the first step, from the training
+        points. Without it, a kernel's bandwidth comes from a grid on J, and the width of a feature
+        map from a grid on the objective itself.
+    `trains_score = True`
+        says that it trains the score of a classifier, before any kernel sees that score.
+    """
+
+    def __call__(
+        self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...
+    ) -> Tensor: ...
+
+
+class _OfKernels:
+    """An objective that trains kernels."""
+
+    def check(self, representation: nn.Module) -> None:
+        """Refuse a representation that is not a kernel."""
+        if not isinstance(representation, Kernel):
+            raise IncompatibleParts(
+                f"{self!r} trains a kernel, not a feature map. Use Noncentrality()."
+            )
+
 
 @dataclass(frozen=True)
-class PowerCriterion:
-    """J of equation (4): MMD^2 over its standard deviation under the alternative, what test power grows with.
+class PowerCriterion(_OfKernels):
+    """J of equation (4): MMD^2 over its standard deviation, which test power grows with.
 
-    For equal sizes, the paper's paired estimators; otherwise the unbiased MMD^2 and the variance of
-    the witness. Tiled: no N x N graph.
+    The deviation is that under the alternative. For equal sizes these are the paper's paired
+    estimators; otherwise the unbiased MMD^2 and the variance of the witness. The sums come from
+    tiles, so there is no N x N graph.
 
     Parameters
     ----------
@@ -51,7 +89,8 @@ class PowerCriterion:
     --------
     >>> import torch, twosample
     >>> x, y = torch.zeros(5, 2), torch.ones(5, 2)
-    >>> round(twosample.PowerCriterion()(twosample.Gaussian(1.0), x, y).item())  # no spread at all: only lambda is left
+    >>> J = twosample.PowerCriterion()(twosample.Gaussian(1.0), x, y)
+    >>> round(J.item())  # no spread at all: only lambda is left
     12642
     """
 
@@ -68,86 +107,123 @@ class PowerCriterion:
         if self.penalty not in ("exact", "ridge"):
             raise InputError(f"penalty is {self.penalty!r}; it must be 'exact' or 'ridge'.")
 
-    def _lambda(self, n: int, m: int) -> float:
-        return min(n, m) ** (-1 / 3) if isinstance(self.regulariser, str) else self.regulariser
-
     def __call__(
         self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
     ) -> Tensor:
-        """J of a batch: a differentiable scalar, to be maximised. `memory` is the budget of the tiles, in bytes."""
-        n, m = len(x), len(y)
-        mmd2, means = self._mmd2_and_means(kernel, kernel.embed(torch.cat([x, y])), n, m, memory)
-        variance = (
-            variance_paired(means)
-            if self.paired and n == m
-            else variance_unpaired(means[:n], means[n:])
-        )
+        """J of a batch: a differentiable scalar. `memory` is the budget of the tiles, in bytes."""
+        n = len(x)
+        m = len(y)
+        z = kernel.embed(torch.cat([x, y]))
+        mmd2, means = self._mmd2_and_means(kernel, z, n, m, memory)
+        if self._in_pairs(n, m):
+            variance = variance_paired(means)
+        else:
+            variance = variance_unpaired(means[:n], means[n:])
         return power_criterion(mmd2, variance, self._lambda(n, m))
 
-    def best_weights(
+    def start(
         self,
-        kernel: WeightedSum,
+        representation: nn.Module,
         x: Tensor,
         y: Tensor,
+        generator: torch.Generator,
         *,
+        batch_size: int,
         memory: int = DEFAULT_MEMORY,
-    ) -> Tensor:
-        """The (L,) weights of the sum that maximise J on these points exactly, whatever its weights are now.
+    ) -> None:
+        """Fill in what the representation leaves open; a sum of kernels gets its best weights."""
+        start_representation(self, representation, x, y, generator, memory=memory)
+        if isinstance(representation, WeightedSum):
+            some_x = draw_rows(x, batch_size, generator)
+            some_y = draw_rows(y, batch_size, generator)
+            weights = self.best_weights(representation, some_x, some_y, memory=memory)
+            representation.set_weights(weights)
 
-        A quadratic program in L variables, `estimators.mkl_weights`; the weights keep the sum they
-        have.
+    def best_weights(
+        self, kernel: WeightedSum, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+    ) -> Tensor:
+        """The (L,) weights of the sum that maximise J on these points exactly.
+
+        They solve a quadratic program in L variables, `mkl_weights`. They do not depend on the
+        weights that the sum has now, except that they add up to the same total.
         """
-        n, m = len(x), len(y)
+        n = len(x)
+        m = len(y)
+        values = []
+        means = []
         with torch.no_grad():
             z = kernel.embed(torch.cat([x, y]))
-            members = zip(kernel.kernels, kernel.split(z), strict=True)
-            found = [self._mmd2_and_means(member, seen, n, m, memory) for member, seen in members]
-            b, means = (
-                torch.stack([mmd2 for mmd2, _ in found]),
-                torch.stack([each for _, each in found], 1),
-            )
-            paired = self.paired and n == m
-            A = covariance_paired(means) if paired else covariance_unpaired(means[:n], means[n:])
-        return mkl_weights(
-            b, A, self._lambda(n, m), total=float(kernel.weights.sum()), penalty=self.penalty
-        )
+            for member, seen in zip(kernel.kernels, kernel.split(z), strict=True):
+                mmd2, mean = self._mmd2_and_means(member, seen, n, m, memory)
+                values.append(mmd2)
+                means.append(mean)
+            b = torch.stack(values)  # (L,)
+            columns = torch.stack(means, 1)  # (n, L) of pairs, else (n + m, L)
+            if self._in_pairs(n, m):
+                A = covariance_paired(columns)
+            else:
+                A = covariance_unpaired(columns[:n], columns[n:])
+        total = float(kernel.weights.sum())
+        return mkl_weights(b, A, self._lambda(n, m), total=total, penalty=self.penalty)
+
+    def _lambda(self, n: int, m: int) -> float:
+        if isinstance(self.regulariser, str):
+            return float(min(n, m) ** (-1 / 3))
+        return self.regulariser
+
+    def _in_pairs(self, n: int, m: int) -> bool:
+        return self.paired and n == m
 
     def _mmd2_and_means(
         self, kernel: Kernel, z: Embedded, n: int, m: int, memory: int
     ) -> tuple[Tensor, Tensor]:
-        """MMD^2, and what has its variance: the (n,) mean_j H_ij of pairs, else the (n + m,) values of the witness."""
+        """MMD^2, and the means whose variance is that of MMD^2.
+
+        They are the (n,) means mean_j H_ij of pairs, or else the (n + m,) values of the witness.
+        """
         sums, (xx, yy, xy) = _sums(kernel, z, n, memory)
-        if self.paired and n == m:
-            crossed = (
-                kernel.pairs(tuple(part[:n] for part in z), tuple(part[n:] for part in z))
-                .to(sums.dtype)
-                .sum()
-            )
-            return mmd2_paired(xx, yy, xy, crossed, n), (
-                sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]
-            ) / n
-        return mmd2_unbiased(xx, yy, xy, n, m), sums[:, 0] / n - sums[:, 1] / m
+        if not self._in_pairs(n, m):
+            witness = sums[:, 0] / n - sums[:, 1] / m
+            return mmd2_unbiased(xx, yy, xy, n, m), witness
+        of_x = tuple(part[:n] for part in z)
+        of_y = tuple(part[n:] for part in z)
+        crossed = kernel.pairs(of_x, of_y).to(sums.dtype).sum()  # sum_i k(X_i, Y_i)
+        h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
+        return mmd2_paired(xx, yy, xy, crossed, n), h
 
 
 @dataclass(frozen=True)
-class MeanDiscrepancy:
-    """MMD^2 itself, without the standard deviation it is measured in: the objective M of the paper's ablation."""
+class MeanDiscrepancy(_OfKernels):
+    """MMD^2 itself, not in units of its standard deviation: the objective M of the ablation."""
 
     def __call__(
         self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
     ) -> Tensor:
         """The unbiased MMD^2 of a batch: a differentiable scalar, to be maximised."""
-        _, (xx, yy, xy) = _sums(kernel, kernel.embed(torch.cat([x, y])), len(x), memory)
+        z = kernel.embed(torch.cat([x, y]))
+        _, (xx, yy, xy) = _sums(kernel, z, len(x), memory)
         return mmd2_unbiased(xx, yy, xy, len(x), len(y))
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
-    """How well one score tells X from Y: minus the mean cross-entropy of a classifier, C of the paper's ablation.
+class CrossEntropy(_OfKernels):
+    """How well one score tells X from Y: minus the mean cross-entropy, C of the paper's ablation.
 
     The representation must see points through one score, positive for X, as
     `OnFeatures(Classifier(), ...)` does.
     """
+
+    trains_score: ClassVar[bool] = True
+
+    def check(self, representation: nn.Module) -> None:
+        """Refuse a representation that has no score of its own."""
+        super().check(representation)
+        if not isinstance(representation, OnFeatures):
+            raise IncompatibleParts(
+                f"{self!r} trains one score, which {representation!r} does not have. Use "
+                "OnFeatures(Classifier(network), Linear()), or for its network alone "
+                "Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))."
+            )
 
     def __call__(
         self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
@@ -159,13 +235,15 @@ class CrossEntropy:
                 f"CrossEntropy() trains one score, but {kernel!r} sees {scores.shape[1]} features. "
                 "Use OnFeatures(Classifier(network), Linear())."
             )
-        of_x, of_y = scores[: len(x), 0].double(), scores[len(x) :, 0].double()
-        return -(nn.functional.softplus(-of_x).mean() + nn.functional.softplus(of_y).mean()) / 2
+        of_x = scores[: len(x), 0].double()
+        of_y = scores[len(x) :, 0].double()
+        softplus = nn.functional.softplus
+        return -(softplus(-of_x).mean() + softplus(of_y).mean()) / 2
 
 
 @dataclass(frozen=True)
 class Noncentrality:
-    """What Hotelling's T^2 of the features of two samples grows with for each point: the objective of ME and SCF.
+    """What Hotelling's T^2 grows with for each point: the objective of ME and SCF.
 
     d' (S + lambda I)^-1 d with d the difference of the mean features and S its covariance times the
     number of points; times the points of a sample, it is the noncentrality of the limiting
@@ -179,26 +257,112 @@ class Noncentrality:
 
     regulariser: float = 1e-5
 
+    def check(self, representation: nn.Module) -> None:
+        """Refuse a kernel."""
+        if isinstance(representation, Kernel):
+            raise IncompatibleParts(
+                f"{self!r} trains a feature map, not a kernel. Use PowerCriterion()."
+            )
+
     def __call__(
         self, features: nn.Module, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
     ) -> Tensor:
         """The objective of a batch: a differentiable scalar, to be maximised."""
-        f: Tensor = features(torch.cat([x, y]))
+        f: Tensor = features(torch.cat([x, y]))  # (n + m, features)
         f = f.to(accumulator(f.device))
         return noncentrality(f[: len(x)], f[len(x) :], self.regulariser)
+
+
+def start_representation(
+    objective: Objective,
+    representation: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    generator: torch.Generator,
+    *,
+    memory: int = DEFAULT_MEMORY,
+) -> None:
+    """Fill in what a kernel or a feature map leaves open, for any objective."""
+    if isinstance(representation, Kernel):
+        _start_kernel(representation, x, y, generator, memory)
+    elif isinstance(representation, FeatureMap):
+        some_x = draw_rows(x, _WIDTH_POINTS, generator)
+        some_y = draw_rows(y, _WIDTH_POINTS, generator)
+        n = len(some_x)
+        m = len(some_y)
+        harmonic = 2 * n * m / (n + m)
+        with torch.no_grad():
+            representation.choose_width(
+                lambda: harmonic * float(objective(representation, some_x, some_y, memory=memory))
+            )
+
+
+def _start_kernel(
+    kernel: Kernel, x: Tensor, y: Tensor, generator: torch.Generator, memory: int
+) -> None:
+    # Asked first: `start` closes an open bandwidth, with the median that the grid then goes around.
+    left_open = kernel.open_bandwidth()
+    kernel.start(torch.cat([x, y]), generator)
+    if left_open is None:
+        return
+    radial, part = left_open
+    some_x = draw_rows(x, _GRID_POINTS, generator)
+    some_y = draw_rows(y, _GRID_POINTS, generator)
+    n = min(len(some_x), len(some_y))
+    with torch.no_grad():
+        seen = kernel.embed(torch.cat([some_x[:n], some_y[:n]]))[part]
+    median = radial.bandwidth or 1.0
+    chosen = best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory)
+    radial.set_bandwidth(chosen)
+
+
+def best_bandwidth(
+    x: Tensor,
+    y: Tensor,
+    median: float,
+    *,
+    kernel: Radial | None = None,
+    memory: int = DEFAULT_MEMORY,
+) -> float:
+    """The bandwidth with the largest J on a grid around the median distance, protected from noise.
+
+    It is that of a Gaussian unless another `kernel` is given, whose own bandwidth does not matter.
+
+    The grid goes from 1/64 of the median to twice it in steps of half an octave. sqrt(n) J is a
+    z-score: it carries noise of standard deviation one at every bandwidth, and a curve with 15
+    chances of a lucky value. So the curve is smoothed over neighbours, and a bandwidth pays 0.4 for
+    every octave that it lies away from a quarter of the median, which a real signal outweighs.
+    """
+    octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
+    # Unpaired, so that the choice does not depend on the order of the points.
+    criterion = PowerCriterion(paired=False)
+    candidate = copy.deepcopy(Gaussian() if kernel is None else kernel).to(x)
+    values = []
+    with torch.no_grad():
+        for octave in octaves.tolist():
+            candidate.set_bandwidth(median * 2.0**octave)
+            values.append(criterion(candidate, x, y, memory=memory))
+    scores = torch.stack(values).cpu() * len(x) ** 0.5
+    padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
+    smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
+    away = (octaves + 2).abs()
+    chosen = int((smooth - 0.4 * away).argmax())
+    return median * math.exp2(float(octaves[chosen]))
 
 
 def _sums(
     kernel: Kernel, z: Embedded, n: int, memory: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Of a pooled batch, X first: (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY."""
+    """Sums over a pooled batch of embedded points, the n of X first.
+
+    They are the (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY.
+    """
     labels = torch.zeros(len(z[0]), 2, dtype=z[0].dtype, device=z[0].device)
     labels[:n, 0] = 1
     labels[n:, 1] = 1
     sums = row_sums(kernel, z, labels, memory=memory)
     own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
-    return sums, (
-        sums[:n, 0].sum() - own[:n].sum(),
-        sums[n:, 1].sum() - own[n:].sum(),
-        sums[:n, 1].sum(),
-    )
+    xx = sums[:n, 0].sum() - own[:n].sum()
+    yy = sums[n:, 1].sum() - own[n:].sum()
+    xy = sums[:n, 1].sum()
+    return sums, (xx, yy, xy)

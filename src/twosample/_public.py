@@ -44,7 +44,7 @@ from ._kernels import (
     WeightedSum,
     median_bandwidth,
 )
-from ._learning import Learning, Objective
+from ._learning import Learning
 from ._methods import (
     ABLATIONS,
     METHODS,
@@ -60,7 +60,7 @@ from ._methods import (
     mmd_o,
     scf,
 )
-from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, Objective, PowerCriterion
 from ._products import block_sums, row_sums
 from ._result import Effect, TrainingLog, TwoSampleResult
 from ._saving.saving import load

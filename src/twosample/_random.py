@@ -1,4 +1,4 @@
-"""One `rng` in, independent named generators out; the global generators are never read or written."""
+"""One `rng` in, independent named generators out; nothing reads or writes a global generator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 RNGLike: TypeAlias = (
     int | np.integer | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence
@@ -17,7 +18,7 @@ RNGLike: TypeAlias = (
 class Generators:
     """Independent generators derived by name from one `rng`.
 
-    A name, not an order of calls, decides which numbers a stream gives: training longer never
+    A name, not an order of calls, decides which numbers a generator gives: training longer never
     changes the permutations. An integer or SeedSequence gives the same generators every time; a
     Generator is advanced once, so two calls with the same Generator differ, as elsewhere in
     scientific Python.
@@ -25,24 +26,33 @@ class Generators:
 
     def __init__(self, rng: RNGLike | None = None) -> None:
         root = np.random.default_rng(rng)
-        self._entropy: list[int] = [int(word) for word in root.integers(0, 2**32, size=4)]
+        self._entropy: list[int] = root.integers(0, 2**32, size=4).tolist()
 
     def child(self, name: str) -> Generators:
         """Generators of their own under a name."""
+        # Not by the constructor, which would draw entropy from the system for nothing.
         generators = object.__new__(Generators)
-        generators._entropy = [int(word) for word in self._sequence(name).generate_state(4)]
+        generators._entropy = self._sequence(name).generate_state(4).tolist()
         return generators
-
-    def _sequence(self, name: str) -> np.random.SeedSequence:
-        digest = hashlib.sha256(name.encode()).digest()
-        words = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
-        return np.random.SeedSequence(self._entropy + words)
 
     def numpy(self, name: str) -> np.random.Generator:
         """The NumPy generator called `name`."""
         return np.random.default_rng(self._sequence(name))
 
     def torch(self, name: str) -> torch.Generator:
-        """The torch generator called `name`, on the CPU, so that every device sees the same numbers."""
-        seed = int(self._sequence(name).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        """The torch generator called `name`, on the CPU: every device then sees the same numbers."""
+        state = self._sequence(name).generate_state(1, np.uint64)
+        seed = int(state[0] >> np.uint64(1))  # torch takes seeds below 2^63
         return torch.Generator().manual_seed(seed)
+
+    def _sequence(self, name: str) -> np.random.SeedSequence:
+        # A hash of the bytes, since Python's own hash of a string differs from process to process.
+        digest = hashlib.sha256(name.encode()).digest()
+        words = np.frombuffer(digest[:16], dtype="<u4").tolist()
+        return np.random.SeedSequence(self._entropy + words)
+
+
+def draw_rows(points: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """At most so many of the points, drawn at random without repetition."""
+    order = torch.randperm(len(points), generator=generator)[:most]
+    return points[order.to(points.device)]

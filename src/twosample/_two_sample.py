@@ -32,15 +32,13 @@ from ._data.streams import (
     survey,
     training_rows,
 )
-from ._featurizers import Classifier, SklearnClassifier
-from ._kernels import DeepKernel, Kernel, OnFeatures, Sign, embedding_of
-from ._learning import Learning, fit
-from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from ._kernels import embedding_of
+from ._learning import Learning, check_learning, fit
 from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import TrainingLog, TwoSampleResult
 from ._statistics import MMD, Statistic
-from .errors import IncompatibleParts, InputError
+from .errors import InputError
 
 
 @dataclass(frozen=True)
@@ -318,64 +316,6 @@ def _check_sizes(n: int, m: int) -> None:
     if min(n, m) < 2:
         name, size = ("X", n) if n < 2 else ("Y", m)
         raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
-
-
-def check_learning(representation: nn.Module, learning: Learning | None) -> None:
-    """Raise `IncompatibleParts` if the representation cannot be trained so, and say what can be done."""
-    parts = list(representation.modules())
-    by_label = next((part for part in parts if isinstance(part, SklearnClassifier)), None)
-    if learning is None:
-        if by_label is not None:
-            raise IncompatibleParts(
-                f"{by_label!r} learns from labels. Give learning=Learning(CrossEntropy(), steps=0)."
-            )
-        return
-    learnable = any(p.requires_grad for p in representation.parameters()) or any(
-        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel))
-        for part in parts
-    )
-    if not learnable:
-        raise IncompatibleParts(f"{representation!r} has nothing to learn. Leave out `learning`.")
-    objective = learning.objective
-    of_kernels = isinstance(objective, PowerCriterion | MeanDiscrepancy | CrossEntropy)
-    if of_kernels and not isinstance(representation, Kernel):
-        raise IncompatibleParts(
-            f"{objective!r} trains a kernel, not a feature map. Use Noncentrality()."
-        )
-    if isinstance(objective, Noncentrality) and isinstance(representation, Kernel):
-        raise IncompatibleParts(
-            f"{objective!r} trains a feature map, not a kernel. Use PowerCriterion()."
-        )
-    if isinstance(objective, CrossEntropy) and not isinstance(representation, OnFeatures):
-        raise IncompatibleParts(
-            f"{objective!r} trains one score, which {representation!r} does not have. Use "
-            "OnFeatures(Classifier(network), Linear()), or for its network alone "
-            "Learning(PowerCriterion(), pretraining=Learning(CrossEntropy()))."
-        )
-    if any(isinstance(part, Sign) for part in parts) and not isinstance(objective, CrossEntropy):
-        raise IncompatibleParts(
-            f"Sign() has no gradient, so {objective!r} cannot train it. Use CrossEntropy()."
-        )
-    if by_label is not None and not (isinstance(objective, CrossEntropy) and learning.steps == 0):
-        raise IncompatibleParts(
-            f"{by_label!r} is fitted in one go. Use Learning(CrossEntropy(), steps=0)."
-        )
-    if learning.pretraining is not None:
-        if not isinstance(representation, OnFeatures | DeepKernel):
-            raise IncompatibleParts(
-                f"pretraining trains the network of a kernel, and {representation!r} has none. Use "
-                "DeepKernel(network)."
-            )
-        if not isinstance(learning.pretraining.objective, CrossEntropy):
-            raise IncompatibleParts(
-                f"pretraining is that of a classifier, not by {learning.pretraining.objective!r}. "
-                "Use CrossEntropy()."
-            )
-        if isinstance(representation.featurizer, Classifier):
-            raise IncompatibleParts(
-                "pretraining puts a head of its own on the network, but it is a Classifier "
-                "already. Give its network."
-            )
 
 
 def choose_device(device: str) -> torch.device:

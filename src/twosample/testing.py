@@ -41,7 +41,8 @@ from ._calibration import PairSwap, Permutation
 from ._data.embedding import embed_samples
 from ._data.samples import Samples, Schema
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
-from ._learning import Learning, Objective
+from ._learning import Learning
+from ._objectives import Objective
 from ._products import Embedded, block_sums, row_sums
 from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, Resources

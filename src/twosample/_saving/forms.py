@@ -52,8 +52,8 @@ from .._kernels import (
     Sign,
     WeightedSum,
 )
-from .._learning import Learning, Objective
-from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
+from .._learning import Learning
+from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, Objective, PowerCriterion
 from .._result import TrainingLog
 from .._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2
 from .._two_sample import FittedTest, TwoSampleTest
