@@ -21,7 +21,6 @@ from sklearn.linear_model import LogisticRegression
 
 import twosample
 from twosample import (
-    ABLATIONS,
     MMD,
     Asymptotic,
     ConvNet,
@@ -33,6 +32,7 @@ from twosample import (
     Spectral,
     TwoSampleTest,
 )
+from twosample._ablations import ABLATIONS
 
 ALPHA = 0.05
 

@@ -40,6 +40,7 @@ from safetensors import safe_open
 
 import twosample
 from twosample import MLP, MMD, HotellingT2, Learning, PairSwap, Permutation, Spectral, Stream
+from twosample._insight.power import corollary_split
 
 HERE = Path(__file__).parent
 ANSWERS = HERE / "same_answers.json"
@@ -781,7 +782,7 @@ def power_biased() -> Any:
 def how_to_split() -> Any:
     test = twosample.mmd_o(permutations=99, steps=3)
     choice = twosample.choose_split(test, *two(60, 50), total=500, repeats=1, rng=0)
-    return [dataclasses.asdict(choice), twosample.corollary_split(5000)]
+    return [dataclasses.asdict(choice), corollary_split(5000)]
 
 
 @recorded("locations, selected of a result")

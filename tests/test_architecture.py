@@ -149,6 +149,18 @@ def test_the_map_and_the_picture_of_imports_are_those_of_the_code():
 # Names
 
 
+@pytest.mark.parametrize(
+    "name", ["ABLATIONS", "Bounded", "DetectableEffect", "Frozen", "SplitRow", "corollary_split"]
+)
+def test_names_that_are_no_longer_public_still_work_and_warn(name):
+    assert name not in twosample.__all__
+    with pytest.warns(DeprecationWarning, match=f"twosample.{name} is no longer public") as seen:
+        value = getattr(twosample, name)
+    assert seen[0].filename == __file__
+    home = seen[0].message.args[0].split("lives in ")[1].split(",")[0]
+    assert getattr(importlib.import_module(home), name) is value
+
+
 def test_all_is_sorted_and_complete():
     # The order is that of ruff: constants, classes, the rest.
     constants = [name for name in twosample.__all__ if name.isupper()]

@@ -338,7 +338,7 @@ class Oracle:
             "takes the one score of a classifier",
         ),
         (lambda: SklearnClassifier(Oracle()), "the classifier is a Oracle; it must have `fit`"),
-        (lambda: twosample.c2st_l(nn.Identity(), classifier=Forest()), "no use for `network`"),
+        (lambda: twosample.c2st_l(nn.Identity(), classifier=Forest()), "no use for `featurizer`"),
         (lambda: twosample.c2st_l(classifier=Forest(), steps=5), "no use for `steps`"),
         (
             lambda: TwoSampleTest(OnFeatures(SklearnClassifier(Forest()), Linear())),

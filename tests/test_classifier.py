@@ -141,3 +141,14 @@ def test_parts_that_do_not_fit_say_what_to_use():
 def test_the_probability_of_the_authors_code_is_an_option():
     assert "Probability()" in repr(twosample.c2st_l(probability=True))
     assert "Linear()" in repr(twosample.c2st_l())
+
+
+@pytest.mark.parametrize("method", [twosample.c2st_s, twosample.c2st_l])
+def test_the_old_name_of_the_featurizer_still_works_and_warns(method):
+    network = torch.nn.Identity()
+    with pytest.warns(DeprecationWarning, match="`network` is called `featurizer` now") as seen:
+        old = method(network=network)
+    assert seen[0].filename == __file__
+    assert repr(old) == repr(method(featurizer=network))
+    with pytest.raises(twosample.InputError, match="two names of one option"):
+        method(network, network=network)

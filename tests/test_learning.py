@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import os
 import signal
@@ -25,6 +26,7 @@ from twosample import (
 from twosample._data.samples import Samples, Schema, as_samples
 from twosample._learning import (
     CHECK_EVERY,
+    LearningOptions,
     _batches,
     fit,
     settle_normalisation,
@@ -354,3 +356,85 @@ def test_training_does_not_wait_for_the_device_at_every_step(method):
         return asked.count
 
     assert answers(60) - answers(20) <= 40 / CHECK_EVERY * 5  # five restarts of me and scf
+
+
+class TwoScales(twosample.Kernel):
+    """exp(-|x - y|^2 e^(-(a + b))), whose parameters are named as one likes."""
+
+    def __init__(self, declared=None):
+        super().__init__()
+        self.alpha = torch.nn.Parameter(torch.zeros(()))
+        self.log_beta = torch.nn.Parameter(torch.zeros(()))
+        if declared is not None:
+            self.scale_parameters = declared
+
+    def tile(self, a, b):
+        return torch.exp(-(torch.cdist(a[0], b[0]) ** 2) * torch.exp(-self.alpha - self.log_beta))
+
+
+@pytest.mark.parametrize(
+    ("declared", "scales"),
+    [
+        (None, {"log_beta"}),
+        (("alpha",), {"alpha"}),
+        ((), set()),
+        (("alpha", "log_beta"), {"alpha", "log_beta"}),
+    ],
+)
+def test_a_part_says_which_of_its_parameters_are_scales(declared, scales):
+    kernel = TwoScales(declared)
+    trained, _ = fit_quickly(kernel, steps=1, learning_rate=1e-3, scale_rate=1e-1)
+    for name, parameter in trained.named_parameters():
+        rate = 1e-1 if name in scales else 1e-3  # the length of Adam's first step
+        assert abs(parameter.item()) == pytest.approx(rate, rel=1e-3)
+
+
+def test_a_shared_parameter_is_trained_once():
+    kernel = TwoScales()
+    both = twosample.WeightedSum([kernel, TwoScales()])
+    both.kernels[1].alpha = kernel.alpha
+    trained, _ = fit_quickly(both, steps=2)
+    assert trained.kernels[0].alpha is trained.kernels[1].alpha
+
+
+class Recorded:
+    """An objective that says what it can train, and how that starts."""
+
+    def __init__(self):
+        self.calls = []
+
+    def check(self, representation):
+        if not isinstance(representation, Gaussian):
+            raise twosample.IncompatibleParts(f"not {representation!r}, please.")
+
+    def start(self, representation, x, y, generator, *, batch_size, memory):
+        self.calls.append((len(x), len(y), batch_size))
+        representation.set_bandwidth(7.0)
+
+    def __call__(self, kernel, x, y, *, memory):
+        return PowerCriterion()(kernel, x, y, memory=memory)
+
+
+def test_an_objective_may_check_and_start_what_it_trains():
+    objective = Recorded()
+    trained, _ = fit_quickly(objective=objective, steps=0)
+    assert objective.calls == [(60, 60, 32)] and trained.bandwidth == pytest.approx(7.0)
+    with pytest.raises(twosample.IncompatibleParts, match="not Laplace"):
+        twosample.TwoSampleTest(twosample.Laplace(), Learning(objective))
+
+
+def test_a_plain_function_is_an_objective():
+    def objective(kernel, x, y, *, memory):
+        return PowerCriterion()(kernel, x, y, memory=memory)
+
+    ours, _ = fit_quickly()
+    theirs, _ = fit_quickly(objective=objective)
+    assert theirs.bandwidth == ours.bandwidth
+
+
+def test_methods_take_all_options_of_learning_but_the_objective():
+    options = {field.name: field.type for field in dataclasses.fields(Learning)}
+    del options["objective"]
+    assert {
+        name: hint.__forward_arg__ for name, hint in LearningOptions.__annotations__.items()
+    } == options

@@ -26,7 +26,19 @@ else:
             # Modules that were imported on the way, such as `errors`, are attributes by now, too.
             if name in globals():
                 return globals()[name]
+            if name in public.DEMOTED:
+                return _demoted(name, f"{__name__}.{public.DEMOTED[name]}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def _demoted(name: str, home: str) -> object:
+        from .errors import warn
+
+        warn(
+            f"twosample.{name} is no longer public and will be removed. It lives in {home}, which "
+            "may change.",
+            DeprecationWarning,
+        )
+        return getattr(importlib.import_module(home), name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__getattr__("__all__")} - {"importlib", "typing"})

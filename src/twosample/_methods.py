@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from torch import nn
 
+from ._ablations import ABLATIONS
 from ._calibration import Asymptotic, Calibration, PairSwap, Permutation
 from ._featurizers import (
     AutoFeaturizer,
@@ -27,27 +28,28 @@ from ._kernels import (
     Sign,
     WeightedSum,
 )
-from ._learning import Learning
+from ._learning import Learning, LearningOptions
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2
 from ._two_sample import TwoSampleTest
-from .errors import IncompatibleParts, InputError
+from .errors import IncompatibleParts, InputError, warn
 
 # One score is learned from all points at once, in few and small steps: small batches and long
 # training fit their noise.
-_SCORES: Mapping[str, Any] = MappingProxyType(
-    {"steps": 1000, "batch_size": 5000, "learning_rate": 1e-3}
-)
+_SCORES: LearningOptions = {"steps": 1000, "batch_size": 5000, "learning_rate": 1e-3}
 
 
 def mmd_d(
-    featurizer: nn.Module | None = None, *, permutations: int = 999, **learning: Any
+    featurizer: nn.Module | None = None,
+    *,
+    permutations: int = 999,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """MMD with a deep kernel trained for test power: finds differences of any shape, in tables and images.
+    """MMD with a deep kernel trained for test power: for differences of any shape.
 
-    [Liu2020], the paper's own test. `featurizer` is any network from points to vectors (a
-    `ResidualMLP` for tables and a `ConvNet` for images if None); further options are those of
-    `Learning`.
+    [Liu2020], the paper's own test, for tables and images. `featurizer` is any network from points
+    to vectors (a `ResidualMLP` for tables and a `ConvNet` for images if None); further options are
+    those of `Learning`.
     """
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
@@ -59,17 +61,21 @@ def mmd_d(
 
 
 def mmd_o(
-    kernel: Kernel | None = None, *, permutations: int = 999, **learning: Any
+    kernel: Kernel | None = None,
+    *,
+    permutations: int = 999,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """MMD with a Gaussian kernel whose bandwidth is trained for test power: quick, strong where one scale fits all.
+    """MMD with a Gaussian whose bandwidth is trained for test power: quick, where one scale fits.
 
     [Sutherland2017]; `kernel` may be another with scales to learn, such as `Laplace()` or
-    `ARDGaussian()`; further options are those of `Learning`. The grid on J finds the bandwidth, a
-    few steps refine it.
+    `ARDGaussian()`; further options are those of `Learning`.
     """
+    # The grid on J finds the bandwidth, so few steps are enough to refine it.
+    options: LearningOptions = {"steps": 50, **learning}
     return TwoSampleTest(
         Gaussian() if kernel is None else kernel,
-        learning=Learning(PowerCriterion(), **{"steps": 50, **learning}),
+        learning=Learning(PowerCriterion(), **options),
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
         name="mmd-o",
@@ -77,20 +83,23 @@ def mmd_o(
 
 
 def mmd_mkl(
-    kernels: Sequence[Kernel] | None = None, *, permutations: int = 999, **learning: Any
+    kernels: Sequence[Kernel] | None = None,
+    *,
+    permutations: int = 999,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """MMD with a sum of kernels whose weights maximise the power criterion exactly: several scales, no descent.
+    """MMD with a sum of kernels whose weights maximise the power criterion: for several scales.
 
     [Liu2020], proposition on multiple kernel learning; [Gretton2012b]. `kernels` are Gaussians from
-    1/64 of the median distance to twice it if None; `batch_size` points of each sample enter the
-    quadratic program.
+    1/64 of the median distance to twice it if None. The weights are exact, without any descent:
+    `batch_size` points of each sample enter a quadratic program.
     """
-    members = (
-        [Gaussian(factor=2.0**octave) for octave in range(-6, 2)] if kernels is None else kernels
-    )
+    if kernels is None:
+        kernels = [Gaussian(factor=2.0**octave) for octave in range(-6, 2)]
+    options: LearningOptions = {"steps": 0, "batch_size": 2000, **learning}
     return TwoSampleTest(
-        WeightedSum(members),
-        learning=Learning(PowerCriterion(), **{"steps": 0, "batch_size": 2000, **learning}),
+        WeightedSum(kernels),
+        learning=Learning(PowerCriterion(), **options),
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
         name="mmd-mkl",
@@ -98,9 +107,9 @@ def mmd_mkl(
 
 
 def mmd_median(*, permutations: int = 999) -> TwoSampleTest:
-    """MMD with a Gaussian kernel at the median distance: no training and no split, for differences as wide as the data.
+    """MMD with a Gaussian at the median distance: no training, for differences as wide as the data.
 
-    [Gretton2012].
+    [Gretton2012]. Without training there is no split, so all points are tested.
     """
     return TwoSampleTest(
         Gaussian(),
@@ -116,12 +125,12 @@ def mmd_block(
     block_size: int | None = None,
     asymptotic: bool = False,
     permutations: int = 999,
-    **learning: Any,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """MMD with a deep kernel, averaged over blocks of points: the published way to millions, at much loss of power.
+    """MMD with a deep kernel, averaged over blocks: the published way to millions of points.
 
-    [Zaremba2013]. Exact by swaps of pairs, which leave out points without a partner; with
-    `asymptotic`, the normal law of the mean of the blocks.
+    [Zaremba2013]. It costs much power. Exact by swaps of pairs, which leave out points without a
+    partner; with `asymptotic`, the normal law of the mean of the blocks.
     """
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
@@ -137,12 +146,12 @@ def mmd_compressed(
     *,
     landmarks: int | None = None,
     permutations: int = 999,
-    **learning: Any,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """MMD with a deep kernel, projected onto a few landmarks: for samples of millions, at some loss of power.
+    """MMD with a deep kernel, projected onto a few landmarks: for samples of millions.
 
-    [Chatalic2025]. Exact by permutations of samples of any sizes, in a time that grows with the
-    points; options as in `mmd_d`.
+    [Chatalic2025]. It costs some power. Exact by permutations of samples of any sizes, in a time
+    that grows with the points; options as in `mmd_d`.
     """
     return TwoSampleTest(
         DeepKernel(AutoFeaturizer() if featurizer is None else featurizer),
@@ -154,71 +163,97 @@ def mmd_compressed(
 
 
 def c2st_s(
-    network: nn.Module | None = None,
+    featurizer: nn.Module | None = None,
     *,
     classifier: Any = None,
     alternative: Alternative = "two-sided",
     asymptotic: bool = False,
     permutations: int = 999,
-    **learning: Any,
+    network: nn.Module | None = None,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
     """Classifier two-sample test by accuracy: easy to explain, weaker than its scores.
 
-    [LopezPaz2017]: the accuracy of a classifier on points it has not seen. `network` is its
-    featurizer, or `classifier` any classifier or pipeline of scikit-learn in its place.
-    `alternative="greater"` is the one-sided test; with `asymptotic`, the binomial law of the
-    accuracy takes the place of permutations.
+    [LopezPaz2017]: the accuracy of a classifier on points it has not seen. `featurizer` is the
+    network below its score, or `classifier` any classifier or pipeline of scikit-learn in its
+    place. `alternative="greater"` is the one-sided test; with `asymptotic`, the binomial law of the
+    accuracy takes the place of permutations. `network` is the old name of `featurizer`.
     """
-    calibration = Asymptotic() if asymptotic else Permutation(permutations)
     return _classifier_test(
-        "c2st-s", Sign(), network, classifier, alternative, calibration, learning
+        "c2st-s",
+        Sign(),
+        _one_featurizer(featurizer, network),
+        classifier,
+        alternative,
+        Asymptotic() if asymptotic else Permutation(permutations),
+        learning,
     )
 
 
 def c2st_l(
-    network: nn.Module | None = None,
+    featurizer: nn.Module | None = None,
     *,
     classifier: Any = None,
     probability: bool = False,
     alternative: Alternative = "two-sided",
     permutations: int = 999,
-    **learning: Any,
+    network: nn.Module | None = None,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """Classifier two-sample test by mean score: uses how sure the classifier is, not only whether it is right.
+    """Classifier two-sample test by mean score: uses how sure it is, not only whether it is right.
 
     [ChengCloninger2019]: the difference of a classifier's mean logits or, with `probability`, of
-    its mean probabilities, as in the code of [Liu2020]. `network`, `classifier` and `alternative`
-    as in `c2st_s`.
+    its mean probabilities, as in the code of [Liu2020]. `featurizer`, `classifier` and
+    `alternative` as in `c2st_s`.
     """
-    kernel = Probability() if probability else Linear()
     return _classifier_test(
-        "c2st-l", kernel, network, classifier, alternative, Permutation(permutations), learning
+        "c2st-l",
+        Probability() if probability else Linear(),
+        _one_featurizer(featurizer, network),
+        classifier,
+        alternative,
+        Permutation(permutations),
+        learning,
     )
+
+
+def _one_featurizer(featurizer: nn.Module | None, network: nn.Module | None) -> nn.Module | None:
+    if network is None:
+        return featurizer
+    if featurizer is not None:
+        raise InputError("featurizer and network are two names of one option; give `featurizer`.")
+    warn("`network` is called `featurizer` now; the old name will be removed.", DeprecationWarning)
+    return network
 
 
 def _classifier_test(
     name: str,
     kernel: Kernel,
-    network: nn.Module | None,
+    featurizer: nn.Module | None,
     classifier: Any,
     alternative: Alternative,
     calibration: Calibration,
-    learning: dict[str, Any],
+    learning: LearningOptions,
 ) -> TwoSampleTest:
-    settings: dict[str, Any] = {**_SCORES, **learning}
-    scores: nn.Module = Classifier(network)
-    if classifier is not None:
+    scores: nn.Module
+    options: LearningOptions
+    if classifier is None:
+        scores = Classifier(featurizer)
+        options = {**_SCORES, **learning}
+    else:
         useless = [option for option in learning if option != "train_fraction"]
-        if network is not None or useless:
-            option = "network" if network is not None else useless[0]
+        if featurizer is not None:
+            useless.insert(0, "featurizer")
+        if useless:
             raise IncompatibleParts(
-                f"a classifier of scikit-learn trains itself, so it has no use for `{option}`. "
+                f"a classifier of scikit-learn trains itself, so it has no use for `{useless[0]}`. "
                 "Leave one of them out."
             )
-        scores, settings = SklearnClassifier(classifier), {"steps": 0, **learning}
+        scores = SklearnClassifier(classifier)
+        options = {"steps": 0, **learning}
     return TwoSampleTest(
         OnFeatures(scores, kernel),
-        learning=Learning(CrossEntropy(), **settings),
+        learning=Learning(CrossEntropy(), **options),
         statistic=MMD("biased", alternative=alternative),
         calibration=calibration,
         name=name,
@@ -231,9 +266,9 @@ def me(
     optimise: bool = True,
     asymptotic: bool = False,
     permutations: int = 999,
-    **learning: Any,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """Mean embeddings compared at a few trained locations: fast at any size, and shows where the samples differ.
+    """Mean embeddings compared at a few trained locations: fast, and shows where samples differ.
 
     [Jitkrittum2016]. With `asymptotic`, the chi-squared law of the paired T^2 as published, which
     is above its level in small samples; samples of one size only. Without `optimise` the locations
@@ -250,9 +285,9 @@ def scf(
     optimise: bool = True,
     asymptotic: bool = False,
     permutations: int = 999,
-    **learning: Any,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """Smoothed characteristic functions compared at a few trained frequencies: fast at any size, for fine structure.
+    """Smoothed characteristic functions at a few trained frequencies: fast, for fine structure.
 
     [Jitkrittum2016]. Without `optimise`, random frequencies and a width chosen on the training
     points, as published; `asymptotic` as in `me`.
@@ -268,19 +303,20 @@ def _features_test(
     optimise: bool,
     asymptotic: bool,
     permutations: int,
-    learning: dict[str, Any],
+    learning: LearningOptions,
 ) -> TwoSampleTest:
-    # Where the locations start decides much, and a training is short: the best of five is kept.
-    settings: dict[str, Any] = {
-        "steps": 300,
+    options: LearningOptions = {
+        "steps": 300 if optimise else 0,
         "batch_size": 5000,
         "learning_rate": 2e-2,
         "scale_rate": 2e-2,
+        # Where the locations start decides much, and a training is short: the best of five is kept.
+        "restarts": 5 if optimise else 1,
+        **learning,
     }
-    settings |= {"restarts": 5} if optimise else {"steps": 0}
     return TwoSampleTest(
         features,
-        learning=Learning(Noncentrality(), **{**settings, **learning}),
+        learning=Learning(Noncentrality(), **options),
         statistic=HotellingT2(paired=asymptotic),
         calibration=Asymptotic() if asymptotic else Permutation(permutations),
         name=name,
@@ -288,9 +324,13 @@ def _features_test(
 
 
 def ablation(
-    column: str, featurizer: nn.Module | None = None, *, permutations: int = 999, **learning: Any
+    column: str,
+    featurizer: nn.Module | None = None,
+    *,
+    permutations: int = 999,
+    **learning: Unpack[LearningOptions],
 ) -> TwoSampleTest:
-    """One column of the ablation table of [Liu2020]: a kernel and what it is trained for, such as "G+J".
+    """One column of the ablation table of [Liu2020]: a kernel and its objective, such as "G+J".
 
     S and L are the decisions and the scores of a classifier, G a Gaussian on the features of a
     network, D the deep kernel; C is cross-entropy, M the MMD, J the power criterion. L+M bounds its
@@ -302,36 +342,39 @@ def ablation(
             f"the ablation {column!r} does not exist; use one of {', '.join(ABLATIONS)}."
         )
     kernel, objective = column.split("+")
-    network = AutoFeaturizer(residual=objective != "C") if featurizer is None else featurizer
-    scores = Classifier(featurizer)
-    kernels: dict[str, Callable[[], Kernel]] = {
-        "S": lambda: OnFeatures(scores, Sign()),
-        "L": lambda: OnFeatures(Bounded(scores) if objective == "M" else scores, Linear()),
-        "G": lambda: OnFeatures(network, Gaussian()),
-        "D": lambda: DeepKernel(network),
-    }
-    scores_only: Mapping[str, Any] = _SCORES if kernel == "L" else {}
-    train: dict[str, Callable[[], Learning]] = {
-        "C": lambda: Learning(CrossEntropy(), **{**_SCORES, **learning}),
-        "M": lambda: Learning(MeanDiscrepancy(), **{**scores_only, **learning}),
-        "J": lambda: Learning(PowerCriterion(), **{**scores_only, **learning}),
-    }
-    if objective == "C" and kernel in "GD":
-        first = Learning(CrossEntropy(), **{**_SCORES, **learning})
-        train["C"] = lambda: Learning(
-            PowerCriterion(), pretraining=first, train_fraction=first.train_fraction
-        )
     return TwoSampleTest(
-        kernels[kernel](),
-        learning=train[objective](),
+        _ablated_kernel(kernel, objective, featurizer),
+        learning=_ablated_learning(kernel, objective, learning),
         statistic=MMD("biased" if kernel in "SL" else "unbiased"),
         calibration=Permutation(permutations),
         name=column,
     )
 
 
-ABLATIONS = ("S+C", "L+C", "G+C", "D+C", "L+M", "G+M", "D+M", "L+J", "G+J", "D+J")
-"""The columns of the paper's ablation table; S+J does not exist, since decisions have no gradient."""
+def _ablated_kernel(kernel: str, objective: str, featurizer: nn.Module | None) -> Kernel:
+    scores = Classifier(featurizer)
+    if kernel == "S":
+        return OnFeatures(scores, Sign())
+    if kernel == "L":
+        return OnFeatures(Bounded(scores) if objective == "M" else scores, Linear())
+    if featurizer is None:
+        featurizer = AutoFeaturizer(residual=objective != "C")
+    if kernel == "G":
+        return OnFeatures(featurizer, Gaussian())
+    return DeepKernel(featurizer)
+
+
+def _ablated_learning(kernel: str, objective: str, learning: LearningOptions) -> Learning:
+    of_scores: LearningOptions = {**_SCORES, **learning}
+    if objective == "C":
+        by_entropy = Learning(CrossEntropy(), **of_scores)
+        if kernel in "SL":
+            return by_entropy
+        return Learning(
+            PowerCriterion(), pretraining=by_entropy, train_fraction=by_entropy.train_fraction
+        )
+    pushed_up = MeanDiscrepancy() if objective == "M" else PowerCriterion()
+    return Learning(pushed_up, **(of_scores if kernel == "L" else learning))
 
 
 METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
@@ -352,7 +395,7 @@ METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
 
 
 class About(NamedTuple):
-    """What to know of a method when choosing one."""
+    """What to know about a method when choosing one."""
 
     good_at: str
     cost: str  # in n points a sample, to train and to test
@@ -415,7 +458,8 @@ ABOUT: Mapping[str, About] = MappingProxyType(
 """What `twosample methods` prints."""
 
 
-_FEW, _MANY = 100, 100_000
+_FEW = 100
+_MANY = 100_000
 
 
 def choose(n: int | None, m: int | None, *, trained: bool = False) -> tuple[str, str]:
@@ -427,31 +471,29 @@ def choose(n: int | None, m: int | None, *, trained: bool = False) -> tuple[str,
     """
     if n is None or m is None:
         return "mmd-compressed", "rows that come in a stream may be too many to compare in pairs"
-    if min(n, m) < _FEW and not trained:
-        return (
-            "mmd-median",
-            f"{min(n, m)} points are too few to set half of them aside for training",
-        )
+    least = min(n, m)
+    if least < _FEW and not trained:
+        return "mmd-median", f"{least} points are too few to set half of them aside for training"
+    sizes = f"{n:,} + {m:,} points"
     if n + m > _MANY:
         return (
             "mmd-compressed",
-            f"{n:,} + {m:,} points are too many to compare in pairs, which takes minutes",
+            f"{sizes} are too many to compare in pairs, which takes minutes",
         )
     return (
         "mmd-d",
-        f"{n:,} + {m:,} points are enough to train a deep kernel on, and few enough to compare in "
-        "pairs",
+        f"{sizes} are enough to train a deep kernel on, and few enough to compare in pairs",
     )
 
 
 def methods_table() -> str:
-    """The catalogue as a Markdown table: method, what it is good at, cost in n, calibration, reference."""
+    """The catalogue as a Markdown table, one row for each method."""
     head = ("method", "good at", "cost to train; to test", "calibration", "reference")
     rows = [head, *((name, *about) for name, about in ABOUT.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [
-        "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)]
+        lines.append(f"| {' | '.join(cells)} |")
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, Protocol
@@ -49,13 +50,19 @@ class Objective(Protocol):
         says that it trains the score of a classifier, before any kernel sees that score.
     """
 
+    @abstractmethod
     def __call__(
         self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...
     ) -> Tensor: ...
 
 
-class _OfKernels:
+class _OfKernels(ABC):
     """An objective that trains kernels."""
+
+    @abstractmethod
+    def __call__(
+        self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+    ) -> Tensor: ...
 
     def check(self, representation: nn.Module) -> None:
         """Refuse a representation that is not a kernel."""

@@ -1,5 +1,8 @@
 """What `import twosample` offers: every public name and where it lives."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ._api import two_sample_test
 from ._calibration import Asymptotic, Calibration, PairSwap, Permutation, Spectral
 from ._data.columns import Columns
@@ -8,10 +11,8 @@ from ._data.streams import Stream
 from ._featurizers import (
     MLP,
     AutoFeaturizer,
-    Bounded,
     Classifier,
     ConvNet,
-    Frozen,
     MeanEmbedding,
     ResidualMLP,
     SklearnClassifier,
@@ -22,12 +23,9 @@ from ._insight.comparing import Comparison, ComparisonInterrupted, compare
 from ._insight.explain import Explanation, TellingRow, explain, witness
 from ._insight.locations import Locations, locations
 from ._insight.power import (
-    DetectableEffect,
     PredictedPower,
     SplitChoice,
-    SplitRow,
     choose_split,
-    corollary_split,
     predict_power,
 )
 from ._kernels import (
@@ -46,7 +44,6 @@ from ._kernels import (
 )
 from ._learning import Learning
 from ._methods import (
-    ABLATIONS,
     METHODS,
     ablation,
     c2st_l,
@@ -77,8 +74,19 @@ from .errors import (
     TwoSampleError,
 )
 
+DEMOTED: Mapping[str, str] = MappingProxyType(
+    {
+        "ABLATIONS": "_ablations",
+        "Bounded": "_featurizers",
+        "DetectableEffect": "_insight.power",
+        "Frozen": "_featurizers",
+        "SplitRow": "_insight.power",
+        "corollary_split": "_insight.power",
+    }
+)
+"""Names that were public in version 0.1, and the private modules where they live."""
+
 __all__ = [
-    "ABLATIONS",
     "METHODS",
     "MLP",
     "MMD",
@@ -86,7 +94,6 @@ __all__ = [
     "Asymptotic",
     "AutoFeaturizer",
     "BlockMMD",
-    "Bounded",
     "Calibration",
     "Classifier",
     "ClusterError",
@@ -98,11 +105,9 @@ __all__ = [
     "ConvNet",
     "CrossEntropy",
     "DeepKernel",
-    "DetectableEffect",
     "Effect",
     "Explanation",
     "FittedTest",
-    "Frozen",
     "Gaussian",
     "HotellingT2",
     "IncompatibleParts",
@@ -132,7 +137,6 @@ __all__ = [
     "SmoothCharacteristic",
     "Spectral",
     "SplitChoice",
-    "SplitRow",
     "Statistic",
     "Stream",
     "TellingRow",
@@ -150,7 +154,6 @@ __all__ = [
     "c2st_s",
     "choose_split",
     "compare",
-    "corollary_split",
     "explain",
     "load",
     "locations",

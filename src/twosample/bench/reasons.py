@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .._methods import ABLATIONS
+from .._ablations import ABLATIONS
 from .experiments import METHODS
 
 UNKNOWN = "?"
