@@ -32,7 +32,7 @@ from twosample import (
     Spectral,
     TwoSampleTest,
 )
-from twosample._ablations import ABLATIONS
+from twosample._methods import ABLATIONS
 
 ALPHA = 0.05
 

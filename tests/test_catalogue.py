@@ -35,8 +35,8 @@ from twosample import (
     TwoSampleTest,
     WeightedSum,
 )
-from twosample._ablations import ABLATIONS
 from twosample._featurizers import Bounded, Frozen
+from twosample._methods import ABLATIONS
 
 CLASSIFIERS = {
     "logistic": LogisticRegression(),

@@ -62,8 +62,8 @@ from twosample import _calibration as calibration
 from twosample import _featurizers as featurizers
 from twosample import _kernels as kernels
 from twosample import _objectives as objectives
-from twosample._ablations import ABLATIONS
 from twosample._cli import main as cli
+from twosample._methods import ABLATIONS
 from twosample._saving import forms, saving
 from twosample._statistics import mmd as statistics
 

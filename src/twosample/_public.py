@@ -76,7 +76,7 @@ from .errors import (
 
 DEMOTED: Mapping[str, str] = MappingProxyType(
     {
-        "ABLATIONS": "_ablations",
+        "ABLATIONS": "_methods",
         "Bounded": "_featurizers",
         "DetectableEffect": "_insight.power",
         "Frozen": "_featurizers",

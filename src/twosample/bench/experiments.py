@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from .._ablations import ABLATIONS
 from ..errors import InputError
 
 METHODS = ("me", "scf", "c2st-s", "c2st-l", "mmd-o", "mmd-d")

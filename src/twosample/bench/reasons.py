@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .._ablations import ABLATIONS
+from .._methods import ABLATIONS
 from .experiments import METHODS
 
 UNKNOWN = "?"

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .._ablations import ABLATIONS
 from .._insight.locations import How, locations
-from .._methods import METHODS, ablation, me
+from .._methods import ABLATIONS, METHODS, ablation, me
 from .._random import Generators
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import InputError
