@@ -29,7 +29,7 @@ from twosample._saving import forms
 
 NAME = "case.safetensors"
 QUICK: dict[str, Any] = {"permutations": 19, "steps": 2}
-CLASSES = [*forms._CLASSES, "own", "same", "os.system", ""]
+CLASSES = [*forms.CLASSES, "own", "same", "os.system", ""]
 ODD_PARTS = [
     *ODD,
     *CLASSES,

@@ -47,7 +47,7 @@ from ._products import Embedded, block_sums, row_sums
 from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import Effect
-from ._saving.forms import pack
+from ._saving.packing import pack
 from ._saving.saving import load
 from ._statistics import MMD, Bins, HotellingT2, Statistic
 from ._two_sample import TwoSampleTest

@@ -1,9 +1,9 @@
 """Fitted tests in files: safetensors with a JSON header, never pickle.
 
-`forms` says what of a test is in the header and what among the tensors. Here is what makes it a
-file that can be relied on: it is replaced as a whole or not at all, and a reader checks the version
-and every byte before it believes any of it. The checksum finds damage; whoever alters a file on
-purpose can compute a new one, and then meets the checks of `forms`.
+`packing` takes a test to pieces for the header and the tensors of a file, and `unpacking` puts it
+together. Here is what makes a file reliable. It is replaced as a whole or not at all. A reader
+checks the version and every byte before it believes any of it. The checksum finds damage; whoever
+alters a file on purpose can compute a new one, and then meets the checks of `unpacking`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from torch import Tensor
 from .._two_sample import FittedTest, choose_device
 from .._version import __version__
 from ..errors import InputError, TwoSampleError
-from .forms import pack, unpack, words
+from .packing import pack
+from .unpacking import unpack, words
 
 FORMAT = 1
 """The version of the files that are written; later ones are refused."""
@@ -37,7 +38,7 @@ FORMAT = 1
 PathLike: TypeAlias = str | os.PathLike[str]
 
 _MOST_HEADER = 2**24  # bytes; ten thousand columns take about one million
-_UNSIGNED = "0" * 64
+_UNSIGNED = "0" * 64  # in the place of the checksum while it is computed
 
 
 class Saved(NamedTuple):
@@ -50,11 +51,12 @@ class Saved(NamedTuple):
 def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None = None) -> None:
     """Write a fitted test to a file: `FittedTest.save`.
 
-    It is written beside its place, and moved there once all of it is on the disk: whoever reads,
-    whatever fails and whenever the program is killed, there is the file from before or the new one.
+    It is written beside its place, and moved there once all of it is on the disk. Whatever fails,
+    and whenever the program is killed, a reader finds the file from before or the new one.
     """
     file = writable(path)
     content, own = _content(fitted, notes)
+    # Better an error now than a file that cannot be read.
     with _blaming("the test cannot be saved, since it could not be read again"):
         _opened(content, own)
     replace(file, content)
@@ -63,7 +65,9 @@ def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None 
 def load(
     path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto"
 ) -> FittedTest:
-    """Read a fitted test that `FittedTest.save` has written: it gives the results that it gave then, to the bit.
+    """Read a fitted test that `FittedTest.save` has written.
+
+    It gives the results that it gave then, to the bit.
 
     Nothing in a file is run, and nothing is imported because a file says so.
 
@@ -127,15 +131,15 @@ def _content(fitted: FittedTest, notes: Mapping[str, Any] | None) -> tuple[bytes
 
 
 def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """When, by what and of what a file was made."""
+    devices = [parameter.device.type for parameter in fitted.representation.parameters()]
     return {
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "twosample": __version__,
         "torch": torch.__version__.partition("+")[0],
         "numpy": np.__version__,
         "python": platform.python_version(),
-        "device": next(
-            (parameter.device.type for parameter in fitted.representation.parameters()), "cpu"
-        ),
+        "device": devices[0] if devices else "cpu",
         "train_sizes": None if fitted.train_sizes is None else list(fitted.train_sizes),
         "notes": {} if notes is None else dict(notes),
     }
@@ -165,11 +169,13 @@ def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if version > FORMAT:
         raise InputError(
             f"it was made by a later version of twosample: its format is {version}, and twosample "
-            f"{__version__} reads "
-            f"up to {FORMAT}. Upgrade twosample."
+            f"{__version__} reads up to {FORMAT}. Upgrade twosample."
         )
     signature = metadata.get("sha256")
-    if type(signature) is not str or _digest(_resigned(content, signature, _UNSIGNED)) != signature:
+    is_right = False
+    if type(signature) is str:
+        is_right = _digest(_resigned(content, signature, _UNSIGNED)) == signature
+    if not is_right:
         raise InputError("its checksum is not that of its content: it was altered, or cut short.")
     return header, tensors_of(content)
 
@@ -180,10 +186,10 @@ def _object(text: str | bytes) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
-    found = json.loads(text, parse_constant=refuse)
-    if type(found) is not dict:
+    header = json.loads(text, parse_constant=refuse)
+    if type(header) is not dict:
         raise ValueError("the header is no object")
-    return found
+    return header
 
 
 def _digest(content: bytes) -> str:
@@ -191,28 +197,34 @@ def _digest(content: bytes) -> str:
 
 
 def _resigned(content: bytes, old: str, new: str) -> bytes:
-    """The content with another checksum in it. Within JSON strings quotes are escaped, so no other place looks so."""
-    return content.replace(f'"sha256":"{old}"'.encode(), f'"sha256":"{new}"'.encode(), 1)
+    """The content with another checksum in it."""
+    # Within JSON strings quotes are escaped, so no other place looks like this one.
+    before = f'"sha256":"{old}"'.encode()
+    after = f'"sha256":"{new}"'.encode()
+    return content.replace(before, after, 1)
 
 
 @contextmanager
-def _blaming(what: str) -> Iterator[None]:
-    """Whatever goes wrong, in one sentence: here any failure is that of the content."""
+def _blaming(problem: str) -> Iterator[None]:
+    """Put whatever goes wrong into one sentence: here any failure is that of the content."""
     try:
         yield
     except TwoSampleError as error:
-        raise InputError(f"{what}: {error}") from error
+        raise InputError(f"{problem}: {error}") from error
     except Exception as error:
-        raise InputError(f"{what}: it is damaged ({words(error)}).") from error
+        raise InputError(f"{problem}: it is damaged ({words(error)}).") from error
 
 
 # Bytes to a disk and back.
 
 
 def writable(path: PathLike) -> Path:
-    """The file that a path leads to, if there can be one: better asked before training than after it."""
+    """The file that a path leads to, if it can be written.
+
+    Better asked before training than after it.
+    """
     try:
-        file = Path(os.path.realpath(path))  # a link stays one
+        file = Path(os.path.realpath(path))  # a link stays a link
         there = file.exists()
         if file.is_dir():
             problem = "is a folder; give the name of a file in it"
@@ -231,6 +243,7 @@ def writable(path: PathLike) -> Path:
 
 def replace(file: Path, content: bytes) -> None:
     """Write a file beside its place and move it there once all of it is on the disk."""
+    # In the same folder: a move to another disk would be a copy, which may stop halfway.
     beside = file.with_name(f".twosample-{secrets.token_hex(8)}.part")
     try:
         with beside.open("xb") as stream:
@@ -252,7 +265,7 @@ def replace(file: Path, content: bytes) -> None:
 
 
 def _synchronise(folder: Path) -> None:
-    """Put names on the disk too, against a power cut."""
+    """Put the names of a folder on the disk, too, against a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -265,10 +278,10 @@ def _bytes(file: Path) -> bytes:
     try:
         if not file.exists():
             problem = f"does not exist; check the path (seen from {Path.cwd()})"
+        elif file.is_dir():
+            problem = "is a folder; give a file"
         elif not file.is_file():  # a pipe might never end
-            problem = (
-                "is a folder; give a file" if file.is_dir() else "is no ordinary file; give one"
-            )
+            problem = "is no ordinary file; give one"
         else:
             with file.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size

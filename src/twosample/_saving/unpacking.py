@@ -1,0 +1,435 @@
+"""A fitted test from its pieces, which anybody may have altered.
+
+A value that does not fit its type, a class without a form, a tensor that no part asks for: each is
+an `InputError`. So what is read decides neither what is imported nor what is called, and no number
+in it decides how much memory is taken.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from .._data.samples import Scaling, Schema
+from .._kernels import Kernel
+from .._objectives import Objective
+from .._two_sample import FittedTest
+from ..errors import InputError
+from .forms import (
+    CLASSES,
+    CONTAINERS,
+    FORMS,
+    LAYERS,
+    MODULES,
+    OBJECTIVES,
+    OWN,
+    SAME,
+    SETTINGS,
+    Positive,
+    plain_type,
+    root,
+    tensors_of,
+    within,
+)
+
+_DEEPEST = 40  # levels of parts within parts
+_AFFORDABLE = 2**23  # values of a point, times the features or channels that a network makes of it
+_LONGEST_SHOWN = 60  # characters of a file in a message
+
+
+def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> FittedTest:
+    """Put a fitted test together; an `InputError` says which of the pieces do not fit, and how."""
+    reader = _Reader(tensors, own)
+    if type(tree) is not dict:
+        raise InputError(f"the test is {_shown(tree)}.")
+    _check_keys(tree, {"fitted", "frozen"}, "")
+    fitted: FittedTest = reader.value(tree["fitted"], FittedTest, "")
+    if reader.tensors:
+        raise InputError(f"no part asks for the tensor {_shown(min(reader.tensors))}.")
+    fitted.representation.eval().requires_grad_(False)
+    _freeze(fitted.spec.representation, reader.value(tree["frozen"], tuple[str, ...], "frozen"))
+    _check_fitted(fitted, only_ours=not reader.own_used)
+    return fitted
+
+
+def _freeze(start: nn.Module, frozen: tuple[str, ...]) -> None:
+    """Leave what a test starts from ready for training, but for the parameters that are frozen."""
+    start.train()
+    unknown = set(frozen) - {name for name, _ in start.named_parameters()}
+    if unknown:
+        raise InputError(
+            f"no part has the parameter {_shown(min(unknown))}, which is to be frozen."
+        )
+    for name, parameter in start.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+
+
+def words(error: Exception) -> str:
+    """The first line of a foreign message."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    return line[:200].rstrip(" .:")
+
+
+class _Reader:
+    """Gives values of the types that forms ask for.
+
+    What does not fit is an `InputError` that names the place.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> None:
+        self.tensors = dict(tensors)  # those that no part has asked for yet
+        self.own = own
+        self.modules: dict[str, nn.Module] = {}
+        self.own_used = False
+
+    def value(self, data: Any, hint: Any, place: str) -> Any:
+        """The value of type `hint` that `data`, or the tensor of this place, stands for."""
+        if place.count(".") > _DEEPEST:
+            raise InputError(f"parts lie more than {_DEEPEST} deep in each other.")
+        origin = get_origin(hint)
+        options = get_args(hint)
+        if origin in (Union, UnionType):
+            return self._any_of(data, options, place)
+        if origin is Literal:
+            known = type(data) is str and data in options
+            return _checked(data, known, f"one of {', '.join(options)}", place)
+        if origin is tuple:
+            return self._tuple(data, options, place)
+        if hint in _PLAIN:
+            return _PLAIN[hint](data, place)
+        if plain_type(hint) in (Tensor, nn.Parameter):
+            return self._tensor(place, dimensions=options[1:])
+        return self._part(data, hint, place)
+
+    def _any_of(self, data: Any, options: tuple[Any, ...], place: str) -> Any:
+        if data is None and NoneType in options:
+            return None
+        *others, last = [option for option in options if option is not NoneType]
+        for option in others:
+            with suppress(InputError):
+                return self.value(data, option, place)
+        return self.value(data, last, place)  # whose message is the one to show
+
+    def _tuple(self, data: Any, options: tuple[Any, ...], place: str) -> tuple[Any, ...]:
+        _checked(data, type(data) is list, "a list", place)
+        kinds = [options[0]] * len(data) if options[-1] is ... else list(options)
+        _checked(data, len(data) == len(kinds), f"a list of {len(kinds)}", place)
+        members = []
+        for number, kind in enumerate(kinds):
+            members.append(self.value(data[number], kind, within(place, str(number))))
+        return tuple(members)
+
+    def _tensor(
+        self, place: str, like: Tensor | None = None, dimensions: tuple[int, ...] = ()
+    ) -> Tensor:
+        """The tensor of a place, like another one or of so many dimensions where that is said."""
+        if place not in self.tensors:
+            raise InputError(f"the tensor {place} is missing.")
+        # A copy lies where torch puts its tensors: sums depend on alignment.
+        tensor = self.tensors.pop(place).clone()
+        is_float = like is None or like.is_floating_point()
+        if not _is_meant(tensor, place).all() or tensor.is_floating_point() != is_float:
+            raise InputError(
+                f"the tensor {place} holds what are no numbers, or numbers of another kind."
+            )
+        right_dimensions = not dimensions or tensor.ndim in dimensions
+        right_shape = like is None or tensor.shape == like.shape
+        if not (right_dimensions and right_shape):
+            raise InputError(
+                f"the tensor {place} has the shape {tuple(tensor.shape)}, which is not one of its "
+                "part."
+            )
+        return tensor
+
+    def _part(self, data: Any, hint: Any, place: str) -> Any:
+        is_part = type(data) is dict and type(data.get("class")) is str
+        _checked(data, is_part, "a part with a class", place)
+        name = data["class"]
+        pieces = {key: piece for key, piece in data.items() if key != "class"}
+        if name == SAME:
+            return self._same(pieces, hint, place)
+        if name == OWN:
+            part = self._own(pieces, hint, place)
+        elif name in CLASSES:
+            made = CLASSES[name]
+            # `Objective` is a protocol, which says nothing about classes.
+            right = issubclass(made, OBJECTIVES if hint is Objective else hint)
+            _checked(name, right, f"of the type {hint.__name__}", place)
+            part = self._made(made, pieces, place)
+        else:
+            raise InputError(
+                f"at {place or 'the top'}: this version of twosample has no class {_shown(name)}."
+            )
+        if isinstance(part, nn.Module):
+            self.modules[place] = part
+        return part
+
+    def _made(self, made: type, pieces: dict[str, Any], place: str) -> Any:
+        if made in CONTAINERS:
+            return self._container(made, pieces, place)
+        if made in LAYERS:
+            return self._layer(made, pieces, place)
+        if made in MODULES:
+            return self._module(made, pieces, place)
+        return self._record(made, pieces, place)
+
+    def _same(self, pieces: dict[str, Any], hint: Any, place: str) -> nn.Module:
+        """A module that has been read already, at another place."""
+        _check_keys(pieces, {"place"}, place)
+        other = pieces["place"]
+        known = (
+            type(other) is str
+            and root(other) == root(place)
+            and isinstance(self.modules.get(other), hint)
+        )
+        _checked(other, known, f"the place of a {hint.__name__} that comes before it", place)
+        return self.modules[other]
+
+    def _record(self, made: Any, pieces: dict[str, Any], place: str) -> Any:
+        """A record. A field that is not there, as in older files, has its default."""
+        form = FORMS[made]
+        tensors = tensors_of(form)
+        fields = dataclasses.fields(made)
+        needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+        _check_keys(pieces, set(form) - tensors, place, needed=needed - tensors)
+        values = {}
+        for name, hint in form.items():
+            if name in pieces or name in tensors:
+                values[name] = self.value(pieces.get(name), hint, within(place, name))
+        return made(**values)
+
+    def _module(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+        """A module of ours: as its constructor leaves it, then with the attributes of its form.
+
+        The constructor gets only what it cannot do without, so no size in a file is acted on.
+        """
+        form = FORMS[made]
+        _check_keys(pieces, set(form) - tensors_of(form), place)
+        values = {}
+        for name, hint in form.items():
+            values[name] = self.value(pieces.get(name), hint, within(place, name))
+        settings = SETTINGS[made].items()
+        needed = [name for name, default in settings if default is inspect.Parameter.empty]
+        module: nn.Module = made(**{name: values[name] for name in needed})
+        for name, hint in form.items():
+            value = values[name]
+            if plain_type(hint) is nn.Parameter:
+                value = nn.Parameter(value)
+            setattr(module, name, value)
+        return module
+
+    def _container(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+        _check_keys(pieces, {"members"}, place)
+        _checked(pieces["members"], type(pieces["members"]) is dict, "an object", place)
+        container: nn.Module = made()
+        for name, member in pieces["members"].items():
+            container.add_module(name, self.value(member, nn.Module, within(place, name)))
+        return container
+
+    def _layer(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+        """A layer of torch, made where sizes take no memory; its weights are those of the file."""
+        _check_keys(pieces, set(SETTINGS[made]), place, needed=set())
+        settings = {}
+        for name, setting in pieces.items():
+            settings[name] = tuple(setting) if type(setting) is list else setting
+        try:
+            with torch.device("meta"):
+                layer: nn.Module = made(**settings)
+        except Exception as error:
+            raise InputError(
+                f"at {place}: torch makes no {made.__name__} of that ({words(error)})."
+            ) from error
+        state = {}
+        for name, like in layer.state_dict().items():
+            state[name] = self._tensor(within(place, name), like)
+        layer.load_state_dict(state, assign=True)
+        return layer
+
+    def _own(self, pieces: dict[str, Any], hint: Any, place: str) -> Any:
+        """A part whose class is not ours: the one that was given, with the tensors that were saved."""
+        _check_keys(pieces, {"name", "module"}, place)
+        name = _string(pieces["name"], place)
+        module = _string(pieces["module"], place)
+        if name not in self.own:
+            raise InputError(
+                f"its {place} is of the class {_shown(name)} of the module {_shown(module)}, whose "
+                "code is not in the file. Build one as it was and give it: "
+                f"twosample.load(path, parts={{{_shown(name)}: ...}})."
+            )
+        self.own_used = True
+        given = self.own[name]
+        part = given() if isinstance(given, type) else copy.deepcopy(given)
+        right = callable(part) if hint is Objective else isinstance(part, hint)
+        if not right:
+            raise InputError(
+                f"parts[{name!r}] is a {type(part).__name__}, but its {place} must be a "
+                f"{hint.__name__}."
+            )
+        if isinstance(part, nn.Module):
+            self._fill(part, name, place)
+        return part
+
+    def _fill(self, module: nn.Module, name: str, place: str) -> None:
+        """Put the tensors of a place into a module that was given."""
+        prefix = f"{place}."
+        mine = [key for key in self.tensors if key.startswith(prefix)]
+        state = {key.removeprefix(prefix): self.tensors.pop(key) for key in mine}
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            why = " ".join(str(error).partition("\n")[2].split())
+            raise InputError(
+                f"parts[{name!r}] is not like the {name} that was saved as its {place}; build it "
+                f"as that one was. ({why[:300]})"
+            ) from error
+
+
+def _is_meant(tensor: Tensor, place: str) -> Tensor:
+    """Where a tensor holds numbers, or what takes the place of one in an attribute of that name."""
+    right = torch.isfinite(tensor)
+    name = place.rpartition(".")[2]
+    if name in ("log_bandwidth", "log_width"):
+        right |= tensor.isnan()  # a scale that is open
+    if name == "log_weights":
+        right |= tensor == -math.inf  # a weight of zero
+    return right
+
+
+def _checked(data: Any, right: bool, expected: str, place: str) -> Any:
+    """The data, if they are `right`."""
+    if not right:
+        raise InputError(f"at {place or 'the top'}: {_shown(data)} is not {expected}.")
+    return data
+
+
+def _check_keys(
+    data: dict[str, Any], known: set[str], place: str, *, needed: set[str] | None = None
+) -> None:
+    """Refuse keys that are not `known`, and the lack of any that is `needed`; None means all."""
+    unknown = set(data) - known
+    if unknown:
+        raise InputError(
+            f"at {place or 'the top'}: this version of twosample does not know "
+            f"{_shown(min(unknown))}."
+        )
+    missing = (known if needed is None else needed) - set(data)
+    if missing:
+        raise InputError(f"at {place or 'the top'}: {min(missing)!r} is missing.")
+
+
+def _shown(data: Any) -> str:
+    """What a file holds, short enough for a message."""
+    text = repr(data) if isinstance(data, str | float | int | None) else f"a {type(data).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _truth(data: Any, place: str) -> Any:
+    # Types are compared, not asked for by isinstance: True is an int, too.
+    return _checked(data, type(data) is bool, "true or false", place)
+
+
+def _string(data: Any, place: str) -> Any:
+    return _checked(data, type(data) is str, "a string", place)
+
+
+def _whole(data: Any, place: str) -> Any:
+    return _checked(data, type(data) is int and abs(data) < 2**63, "a whole number", place)
+
+
+def _number(data: Any, place: str) -> Any:
+    if type(data) is str and data in ("nan", "inf", "-inf"):
+        return float(data)
+    return _checked(data, type(data) in (int, float) and abs(data) < 1e308, "a number", place)
+
+
+def _positive(data: Any, place: str) -> Any:
+    return _checked(data, 0 < _number(data, place) < math.inf, "a positive number", place)
+
+
+_PLAIN: Mapping[Any, Callable[[Any, str], Any]] = MappingProxyType(
+    {bool: _truth, str: _string, int: _whole, float: _number, Positive: _positive}
+)
+
+
+# What forms do not say.
+
+
+def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
+    """Refuse a test whose parts are each in order but do not fit each other."""
+    _check_schema(fitted.schema)
+    _check_scaling(fitted.scaling, fitted.schema)
+    if fitted.train_sizes is not None and min(fitted.train_sizes) < 1:
+        raise InputError(f"{min(fitted.train_sizes)} points to train on are too few.")
+    fitted.spec.statistic.check(fitted.representation)
+    fitted.spec.calibration.check(fitted.spec.statistic, fitted.representation)
+    if only_ours:
+        _check_shapes(fitted.representation, fitted.schema)
+
+
+def _check_schema(schema: Schema) -> None:
+    names = [column.name for column in schema.columns]
+    right = _all_differ(names)
+    for column in schema.columns:
+        has_levels = column.kind == "category" or not column.levels
+        right &= _all_differ(column.levels) and has_levels and math.isfinite(column.fill)
+    if schema.kind == "table":
+        right &= len(names) > 0 and schema.shape == (len(schema.features),) and schema.pixels == ""
+    else:
+        right &= not names and len(schema.shape) == 3 and schema.pixels != ""
+        right = right and min(schema.shape) > 0
+    if not right:
+        raise InputError("its columns, or the shape of its images, contradict each other.")
+
+
+def _all_differ(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _check_scaling(scaling: Scaling, schema: Schema) -> None:
+    expected = schema.shape if schema.kind == "table" else ()
+    for tensor in (scaling.shift, scaling.scale):
+        if tuple(tensor.shape) != expected or tensor.dtype != torch.float64:
+            raise InputError(
+                f"its scaling has the shape {tuple(tensor.shape)}; it must be {expected}, in "
+                "float64."
+            )
+    if not (scaling.scale > 0).all():
+        raise InputError("its scaling has a scale that is not positive.")
+
+
+def _check_shapes(seen: nn.Module, schema: Schema) -> None:
+    """Send two points through it, of which only the shape matters."""
+    tensors = dict((*seen.named_parameters(), *seen.named_buffers()))
+    if any(tensor.isnan().any() for tensor in tensors.values()):
+        raise InputError("a scale of it was left open, so it was never fitted.")
+    widest = max((len(tensor) for tensor in tensors.values() if tensor.ndim > 1), default=1)
+    # Points of a size that a file chooses go where they have no content and take no memory. Torch
+    # needs a second to get ready for that, so others do not.
+    device = "cpu" if math.prod(schema.shape) * widest < _AFFORDABLE else "meta"
+    # A kernel asks for the values of these few numbers, so they keep their content.
+    asked_for = ("log_bandwidth", "log_weights")
+    moved = {
+        name: tensor.to(device) for name, tensor in tensors.items() if not name.endswith(asked_for)
+    }
+    try:
+        points = torch.zeros(2, *schema.shape, device=device)
+        arguments = (points, points) if isinstance(seen, Kernel) else (points,)
+        with torch.no_grad():
+            values = functional_call(seen, moved, arguments)
+    except Exception as error:
+        raise InputError(
+            f"its parts do not fit each other, or not its columns ({words(error)})."
+        ) from error
+    if device == "cpu" and not torch.isfinite(values).all():
+        raise InputError("it gives values that are not finite.")
