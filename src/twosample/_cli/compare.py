@@ -61,8 +61,8 @@ Correction = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="How p-values are corrected for the number of samples: holm (any false finding), bh or "
-        "by (the share of false findings; by whatever the dependence), none.",
+        help="How p-values are corrected for the number of samples: holm (any false finding), bh "
+        "or by (the share of false findings; by whatever the dependence), none.",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Errors, warnings and interrupts of all commands: sentences on standard error, and an exit status."""
+"""Errors, warnings and interrupts of commands: sentences on standard error, an exit status."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
     def say(kind: str, message: object) -> None:
         nonlocal explained
         typer.echo(f"{kind}: {printable(str(message))}", err=True)
-        if a and not explained and re.search(r"\b[XY]\b", str(message)):
+        # The library speaks of X and Y; on the command line they are files.
+        speaks_of_samples = re.search(r"\b[XY]\b", str(message)) is not None
+        if a and speaks_of_samples and not explained:
             typer.echo(printable(f"(X is {a}, Y is {b}.)"), err=True)
             explained = True
 

@@ -160,7 +160,7 @@ def command_line(context: typer.Context, seed: int) -> str:
     for parameter in context.command.params:
         value = context.params[str(parameter.name)]
         if parameter.name == "seed":
-            value = seed
+            value = seed  # also if the user gave none
         if parameter.param_type_name == "argument":
             if isinstance(value, list):
                 words += [str(each) for each in value]

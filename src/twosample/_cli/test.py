@@ -189,6 +189,7 @@ def run_on_files(
 def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> None:
     """Write the verdict, and what else the options in `context` ask for."""
     alpha = facts["alpha"]
+    # All is computed before anything is printed: after an error there is no half of an answer.
     progress = shows_progress(context.params["quiet"])
     problem = too_few_shuffles(result, alpha)
     if problem is not None:

@@ -39,11 +39,13 @@ class Columns:
     Examples
     --------
     >>> import pandas as pd, twosample
-    >>> X = pd.DataFrame({"id": range(60), "zip": [2139, 94103] * 30, "age": [31.0, None, 47.0] * 20})
+    >>> age = [31.0, None, 47.0] * 20
+    >>> X = pd.DataFrame({"id": range(60), "zip": [2139, 94103] * 30, "age": age})
     >>> Y = X.assign(age=[58.0, 63.0, 70.0] * 20)
     >>> columns = twosample.Columns(drop=["id"], kinds={"zip": "category"}, missing="drop")
-    >>> print(twosample.two_sample_test(X, Y, "mmd-median", columns=columns, rng=0))
-    The samples differ: p = 0.001 (mmd-median on 40 + 60 points; left out for missing values: 20 + 0 rows).
+    >>> result = twosample.two_sample_test(X, Y, "mmd-median", columns=columns, rng=0)
+    >>> result.pvalue, result.dropped
+    (0.001, (20, 0))
     """
 
     keep: tuple[str, ...] | None = None
@@ -54,33 +56,40 @@ class Columns:
     def __post_init__(self) -> None:
         keep = None if self.keep is None else _names(self.keep, "keep")
         drop = _names(self.drop, "drop")
-        kinds = dict(self.kinds)
+        kinds = tuple(dict(self.kinds).items())
+        # Tuples rather than what the user gave, because they can be compared and hashed.
+        object.__setattr__(self, "keep", keep)
+        object.__setattr__(self, "drop", drop)
+        object.__setattr__(self, "kinds", kinds)
+        self._check_choices()
+        self._check_contradictions()
+
+    def _check_choices(self) -> None:
         if self.missing not in get_args(Missing):
             raise InputError(
                 f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}."
             )
-        for name, kind in kinds.items():
+        for name, kind in dict(self.kinds).items():
             if kind not in get_args(AsKind):
                 raise InputError(
                     f"column {name!r} is to be a {kind!r}; use one of "
                     f"{', '.join(get_args(AsKind))}."
                 )
-        if keep is not None and not keep:
+        if self.keep is not None and not self.keep:
             raise InputError("no column is to be kept; name at least one.")
-        for name in drop:
-            if name in kinds or name in (keep or ()):
+
+    def _check_contradictions(self) -> None:
+        kinds = dict(self.kinds)
+        for name in self.drop:
+            if name in kinds or name in (self.keep or ()):
                 raise InputError(
                     f"column {name!r} is to be left out, and used; choose one of both."
                 )
         for name in kinds:
-            if keep is not None and name not in keep:
+            if self.keep is not None and name not in self.keep:
                 raise InputError(
                     f"column {name!r} has a kind, but is not among those to keep; name it there."
                 )
-        # Tuples, because they can be compared and hashed.
-        object.__setattr__(self, "keep", keep)
-        object.__setattr__(self, "drop", drop)
-        object.__setattr__(self, "kinds", tuple(kinds.items()))
 
     def kind_of(self, name: str) -> AsKind | None:
         """What a column is to be taken as; None for what it seems to be."""
@@ -104,7 +113,7 @@ class Columns:
         return places
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse what is said about columns that no sample has; most likely it is a typing error."""
+        """Refuse what is said about columns that no sample has; most likely a name is misspelt."""
         for name in (*self.drop, *dict(self.kinds)):
             if name not in names:
                 raise InputError(f"there is no column {name!r}; there are {_some(names)}.")

@@ -1,4 +1,4 @@
-"""What a SQLite database answers to a query, as records. The database is opened for reading only."""
+"""What a SQLite database, opened for reading only, answers to a query, as records."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def query_parts(file: Path, query: str | None, rules: Columns, tick: Tick) -> Re
 
 def _chunks(file: Path, query: str | None, size: int | None) -> Iterator[Chunk]:
     """The rows of the answer, `size` of them at a time or all at once; at least one chunk."""
+    # As a URI, because only that has a mode for reading only.
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as database:
@@ -45,13 +46,15 @@ def _chunks(file: Path, query: str | None, size: int | None) -> Iterator[Chunk]:
             database.set_authorizer(_authorize)
             cursor = database.execute(statement)
             names = _column_names(cursor, file, query)
-            start = 0
+            start = 0  # rows that have been given
             while True:
                 rows = cursor.fetchall() if size is None else cursor.fetchmany(size)
                 # An answer without rows has columns nevertheless, which one chunk must tell.
                 if not rows and start > 0:
                     return
-                columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+                columns = {}
+                for position, name in enumerate(names):
+                    columns[name] = [row[position] for row in rows]
                 yield Chunk(columns, range(start, start + len(rows)))
                 if not rows or size is None:
                     return

@@ -144,6 +144,7 @@ def database_of(name: str) -> tuple[Path, str | None] | None:
 def locate(path: str | Path) -> tuple[Path, str | None]:
     """The file, and what follows '::', unless a file of the whole name exists."""
     name, separator, member = str(path).rpartition("::")
+    # Also "::" may be part of a name.
     if not separator or not name or Path(path).exists():
         return Path(path), None
     return Path(name), member
@@ -268,7 +269,8 @@ def extract_member(file: Path, member: str | None, folder: Path) -> Path:
     with opened(file) as stream, told_about(file), _archive(stream, file) as archive:
         name = _chosen(archive, file, member)
         target = folder / "array.npy"
-        if archive.zip.getinfo(f"{name}.npy").file_size > shutil.disk_usage(folder).free:
+        size = archive.zip.getinfo(f"{name}.npy").file_size
+        if size > shutil.disk_usage(folder).free:
             raise InputError(
                 f"{file} does not fit into {folder} without compression; set TMPDIR to a larger "
                 "folder."

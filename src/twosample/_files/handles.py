@@ -122,9 +122,8 @@ def check_survival(file: Path, reader: str) -> None:
     if not sys.executable or not file.is_file() or file.stat().st_size > _CHECKED:
         return
     # -P: a file called polars.py in the user's folder is not ours to run.
-    child = subprocess.run(
-        [sys.executable, "-P", "-c", _READ, reader, str(file.absolute())], stderr=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-P", "-c", _READ, reader, str(file.absolute())]
+    child = subprocess.run(command, stderr=subprocess.DEVNULL)
     # 0: it was read. 1: it was refused, and this process will say why. -9: memory was short.
     if child.returncode not in (0, 1, -9):
         raise InputError(f"{_unreadable(file)}: it is damaged.")

@@ -132,13 +132,16 @@ def _open(file: Path) -> Any:
         ) from error
     try:
         with warnings.catch_warnings():
+            # A small file that says it has a billion pixels would fill the memory.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
+            # Pillow would decode a dozen other formats, whatever the ending says.
             with Image.open(file, formats=("PNG", "JPEG")) as picture:
                 mode = picture.mode
                 if mode == "P":  # a palette is a way to write colours
                     mode = "RGBA" if "transparency" in picture.info else "RGB"
                 mode = _MODES.get(mode, "")
                 if mode:
+                    # Cameras write which way is up beside the pixels, and viewers turn pictures.
                     return ImageOps.exif_transpose(picture).convert(mode)
                 unknown = picture.mode
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:

@@ -80,7 +80,9 @@ def open_groups(path: str, by: str, options: ReadOptions) -> tuple[Sample, dict[
 
     `by` is COLUMN=VALUE: the column that tells groups apart, and its value in the reference.
     """
-    column, equals, reference = (part.strip() for part in by.partition("="))
+    before, equals, after = by.partition("=")
+    column = before.strip()
+    reference = after.strip()
     if not column or (equals and not reference):
         raise InputError(
             f"--by is {by!r}; give a column and the value of the reference: --by week=1."
@@ -89,10 +91,10 @@ def open_groups(path: str, by: str, options: ReadOptions) -> tuple[Sample, dict[
     values = _values(sizes)
     if reference not in values:
         has = f"no {reference!r}" if equals else count(len(values), "value")
-        example = f"--by {column}={values[0] if values else 'VALUE'}"
+        example = values[0] if values else "VALUE"
         raise InputError(
             f"{path} has {has} in column '{column}' ({listed(values)}); say which is the "
-            f"reference: {example}."
+            f"reference: --by {column}={example}."
         )
     if None in sizes:
         raise InputError(
@@ -152,6 +154,7 @@ def _grouped(
         return f"{path} where {column} is {value}"
 
     if isinstance(whole, Stream):
+        # Labels are not kept between passes: they may take more memory than there is.
         sizes = _sizes(path, column, (_labels(batch, path, column) for batch in whole))
         return lambda value: _group_stream(whole, path, column, value, name(value)), sizes
     labels = _labels(whole.data, path, column)
@@ -170,6 +173,7 @@ def _group_stream(whole: Stream, path: str, column: str, value: str, name: str) 
             yield batch.drop(column)[rows]  # type: ignore[attr-defined]
 
     stream = Stream.batches(batches)
+    # Where a row stands in the file is not known, for the rows of other groups are not counted.
     stream._source = Source((), name, place=lambda row: f"row {row} of that group")
     return stream
 
@@ -202,4 +206,5 @@ def _labels(table: Any, path: str, column: str) -> list[Label]:
 
 
 def _rows_of(labels: list[Label], value: str) -> NDArray[np.intp]:
-    return np.flatnonzero(np.array([each == value for each in labels]))
+    is_member = np.array([each == value for each in labels])
+    return np.flatnonzero(is_member)

@@ -52,7 +52,9 @@ def _chunks(lines: Iterable[bytes], file: Path, size: int | None) -> Iterator[Ch
 def _as_chunk(rows: dict[int, dict[str, Any]]) -> Chunk:
     # A dict rather than a set: columns stay in the order in which they come.
     names = dict.fromkeys(name for row in rows.values() for name in row)
-    columns = {name: [row.get(name) for row in rows.values()] for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = [row.get(name) for row in rows.values()]
     return Chunk(columns, list(rows))
 
 

@@ -73,6 +73,7 @@ def open_file(path: str, options: ReadOptions = DEFAULTS) -> Sample:
     check_typed(path)
     in_parts = options.stream
     if in_parts is None:
+        # A quarter, because two samples and copies of both must find room.
         in_parts = _size(path) > available_memory() // 4
     maker = _stream_maker(path, options) if in_parts else None
     if maker is None:  # also for a kind of file that nothing reads, about which this raises
@@ -108,6 +109,7 @@ def _stream_maker(path: str, options: ReadOptions) -> Callable[[], Stream] | Non
     if ending == ".npy":
         return lambda: Stream.npy(path)
     if ending in TYPED:
+        # Of these, columns that are not tested need not be read at all.
         return lambda: Stream.parquet(path, rules.keep)
     return None
 
@@ -140,7 +142,7 @@ def _record_stream(
         int: pl.Int64,
         float: pl.Float64,
         str: pl.String,
-        type(None): pl.String,
+        type(None): pl.String,  # of a column without values; any type would do
     }
 
     def tables(tick: Tick) -> Iterable[Any]:
@@ -181,6 +183,7 @@ def _in_folder(fill: Callable[[Path], Stream]) -> Stream:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    # finalize also removes it when the interpreter ends.
     stream._remove = weakref.finalize(stream, shutil.rmtree, folder, ignore_errors=True)
     return stream
 

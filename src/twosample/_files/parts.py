@@ -51,14 +51,16 @@ class ParquetRows:
     def read(self) -> polars.DataFrame:
         """The rows, as a table in memory."""
         with told_about(self.path), unheard:
-            part = _scanned(self.path, self.columns).slice(self.start, self.rows).collect()
-        return part  # type: ignore[no-any-return]
+            rows = _scanned(self.path, self.columns).slice(self.start, self.rows)
+            part: polars.DataFrame = rows.collect()
+        return part
 
     def pieces(self) -> Iterator[polars.DataFrame]:
         """The rows, fewer at a time."""
         part = self.read()
         # In float64 and with a column for each level, a table takes several times its memory.
-        return part.iter_slices(max(1, _PART // max(1, part.width)))
+        rows = _PART // max(1, part.width)
+        return part.iter_slices(max(1, rows))
 
     def elsewhere(self) -> ParquetRows:
         """The same rows, as a process that stands in another folder finds them."""
@@ -84,11 +86,12 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
     file = Path(path)
     chosen = None if columns is None else tuple(columns)
     with opened(file), told_about(file), unheard:
-        names = _scanned(file, None).collect_schema().names()
+        table = _scanned(file, None)
+        names = table.collect_schema().names()
         for name in chosen or ():
             if name not in names:
                 raise InputError(f"{file} has no column {name!r}; it has {', '.join(names[:10])}.")
-        counted = _scanned(file, None).select(polars_for(file).len()).collect()
+        counted = table.select(polars_for(file).len()).collect()
     # Parts are larger than those of other files, because polars finds a row of a row group by going
     # through the rows before it.
     cuts = _cuts(int(counted.item()), len(chosen or names), 4 * _PART)
@@ -103,6 +106,7 @@ def _cuts(rows: int, width: int, numbers: int) -> Iterator[tuple[int, int]]:
 
 
 def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
+    """The file as a lazy table of polars, of which nothing has been read yet."""
     pl = polars_for(file)
     if ending_of(file) in (".parquet", ".pq"):
         # Without these, a star or an equals sign in the name of a file means something to polars.
@@ -114,4 +118,6 @@ def _scanned(file: Path, columns: tuple[str, ...] | None) -> Any:
                     f"{file} is a stream of Arrow, which has no parts to find; write it as Parquet."
                 )
         lazy = pl.scan_ipc(file, glob=False, hive_partitioning=False)
-    return lazy if columns is None else lazy.select(columns)
+    if columns is None:
+        return lazy
+    return lazy.select(columns)

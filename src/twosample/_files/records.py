@@ -141,13 +141,14 @@ class TypeFinder:
         """Take note of the types in some rows."""
         for name, values in chunk.columns.items():
             seen = self._seen.setdefault(name, _Seen())
-            if self._is_unused(name):
+            if self._is_unused(name):  # whatever it holds, it is not an error
                 continue
             for number, value in zip(chunk.numbers, values, strict=True):
                 if value is not None:
                     self._note(seen, name, number, value)
 
     def _note(self, seen: _Seen, name: str, number: int, value: Any) -> None:
+        # type() rather than isinstance, because a bool is an int, too.
         kind = float if type(value) is int else type(value)
         if kind not in _WORDS:
             shown = "bytes" if kind is bytes else "a list or an object"
@@ -158,7 +159,7 @@ class TypeFinder:
         seen.first.setdefault(kind, number)
         if type(value) is float:
             seen.needs_float = True
-        elif type(value) is int and abs(value) >= 2**63:
+        elif type(value) is int and abs(value) >= 2**63:  # too large for int64
             seen.needs_float = True
             if abs(value) > sys.float_info.max and seen.too_large is None:
                 seen.too_large = number

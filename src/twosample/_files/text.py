@@ -38,7 +38,7 @@ _QUOTE = b'"'
 def read_text(
     stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
 ) -> polars.DataFrame:
-    """The table in a text file; a column that is to be a category stays as written, such as "02139"."""
+    """The table in a text file; a column that is to be a category stays as written ("02139")."""
     return _parsed(_with_newlines(stream.read()), file, rules, separator)
 
 
@@ -239,7 +239,7 @@ def _is_settled(column: polars.Series) -> bool:
 
 
 def _is_ambiguous(raw: bytes) -> bool:
-    """Whether readers may differ about a quotation mark within a field, or a lone carriage return."""
+    """Whether readers may differ about a quotation mark in a field, or a lone carriage return."""
     return _QUOTE in raw or raw.count(b"\r") != raw.count(b"\r\n")
 
 
@@ -274,6 +274,7 @@ def _with_newlines(raw: bytes) -> bytes:
 
 def _rows(raw: bytes, separator: str) -> Any:
     """The fields of each line, by the module csv, which is slower than polars but stricter."""
+    # utf-8-sig skips the byte order mark that spreadsheets write; newlines are for csv to find.
     text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")
     return csv.reader(text, delimiter=separator, strict=True)
 
@@ -292,6 +293,7 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
     names = [field.strip() for field in fields]
     if not names:
         raise InputError(f"{file} has no line with text in it; was it written completely?")
+    # Whole numbers may be names, as pandas gives them to columns without any.
     if all(map(_is_number, names)) and not all(name.isdigit() for name in names):
         raise InputError(
             f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should "
