@@ -19,7 +19,7 @@ import torch
 from _measure import forget_peak, in_fresh_process, peak_bytes
 
 import twosample
-from twosample._data.samples import as_samples
+from twosample._data.survey import as_samples
 
 PERMUTATIONS = 999
 

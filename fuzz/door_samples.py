@@ -26,7 +26,7 @@ from cases import ACCEPTED, REFUSED, Case, check, check_sentence, only_our_warni
 from mutations import FIELDS, NUMBERS, Rng, pick
 
 import twosample
-from twosample._data.samples import as_samples
+from twosample._data.survey import as_samples
 
 ROWS = 6
 Column = list[Any]

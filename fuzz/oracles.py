@@ -21,7 +21,7 @@ import pyarrow.parquet
 from cases import check, check_sentence, only_our_warnings
 from PIL import Image, ImageOps
 
-from twosample._data.samples import as_samples
+from twosample._data.survey import as_samples
 from twosample._files.opening import ReadOptions, open_file
 from twosample._files.parts import npy_parts, parquet_parts
 from twosample.errors import InputError

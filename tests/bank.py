@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from twosample._data.embedding import embed_samples
-from twosample._data.samples import Samples, Schema
+from twosample._data.samples import Samples
+from twosample._data.schema import Schema
 from twosample._featurizers import MLP
 from twosample._kernels import (
     ARDGaussian,

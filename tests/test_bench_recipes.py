@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import twosample
-from twosample._data.samples import Scaling, as_samples
+from twosample._data.samples import Scaling
+from twosample._data.survey import as_samples
 from twosample._methods import ABLATIONS
 from twosample._objectives import CrossEntropy, PowerCriterion
 from twosample._random import Generators

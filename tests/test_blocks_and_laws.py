@@ -50,7 +50,8 @@ from twosample import (
     TwoSampleTest,
     WeightedSum,
 )
-from twosample._data.samples import EmbeddedSamples, Schema
+from twosample._data.samples import EmbeddedSamples
+from twosample._data.schema import Schema
 from twosample._estimators import balanced_accuracy, two_binomials
 
 

@@ -24,7 +24,7 @@ from twosample import (
     Sign,
     TwoSampleTest,
 )
-from twosample._data.samples import as_samples
+from twosample._data.survey import as_samples
 from twosample._estimators import area_under_curve, balanced_accuracy
 from twosample._products import block_sums, row_sums
 

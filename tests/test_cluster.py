@@ -408,7 +408,7 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
 
     fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
     killing = Killing(client)
-    samples = twosample._data.samples.as_samples(X, Y)
+    samples = twosample._data.survey.as_samples(X, Y)
     result = fitted._test(samples, Generators(0), Resources(fitted.spec.memory, workers=killing))
     assert seen["killed"] == 1
     assert seen["results"] > 100

@@ -15,8 +15,9 @@ import torch
 
 import twosample
 from twosample import Columns, InputError, Stream, as_samples, explain, load, two_sample_test
+from twosample._data.rereading import points_to_test
 from twosample._data.samples import Scaling
-from twosample._data.streams import embed_streams, starting_rows, survey, training_rows
+from twosample._data.survey import starting_rows, survey, training_rows
 from twosample._resources import HERE, Resources
 
 NONE = Columns()
@@ -490,14 +491,14 @@ def test_workers_see_the_same_rows(tmp_path, monkeypatch, missing, trains):
     for name, frame in (("x", X), ("y", Y)):
         pl.from_pandas(frame).write_parquet(tmp_path / f"{name}.parquet")
     monkeypatch.setattr("twosample._files.parts._PART", 16)  # parts of some rows
-    pair = [Stream.parquet(tmp_path / f"{name}.parquet") for name in "xy"]
+    pair = tuple(Stream.parquet(tmp_path / f"{name}.parquet") for name in "xy")
     assert len(pair[0].partitions) > 3
     generator = torch.Generator().manual_seed(0)
     pick = training_rows(0.5, generator, 2**30) if trains else starting_rows(generator, 2**30)
-    found = survey(*pair, pick, columns=Columns(missing=missing))
+    found = survey(pair, pick, columns=Columns(missing=missing))
     here, there = (
-        embed_streams(
-            *pair,
+        points_to_test(
+            pair,
             found,
             found.scaling,
             lambda points: (points,),

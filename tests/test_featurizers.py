@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from bank import every_dtype, points, seeded
 from twosample._data.embedding import embed_samples
-from twosample._data.samples import Samples, Schema
+from twosample._data.samples import Samples
+from twosample._data.schema import Schema
 from twosample._featurizers import MLP, AutoFeaturizer, ConvNet
 from twosample._kernels import DeepKernel, Gaussian, OnFeatures
 from twosample._resources import Resources

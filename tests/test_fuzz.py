@@ -36,7 +36,7 @@ from typer.testing import CliRunner
 import twosample
 from twosample import InputError
 from twosample._cli import main as cli
-from twosample._data.samples import as_samples
+from twosample._data.survey import as_samples
 from twosample._files.formats import read_source
 
 

@@ -23,7 +23,9 @@ from twosample import (
     TrainingError,
     TrainingWarning,
 )
-from twosample._data.samples import Samples, Schema, as_samples
+from twosample._data.samples import Samples
+from twosample._data.schema import Schema
+from twosample._data.survey import as_samples
 from twosample._learning import (
     CHECK_EVERY,
     LearningOptions,

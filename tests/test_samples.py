@@ -17,8 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from twosample._data import moments as moments_module
 from twosample._data import samples as samples_module
-from twosample._data.samples import MAX_LEVELS, Column, Samples, Scaling, Schema, as_samples, split
+from twosample._data.samples import Samples, Scaling, split
+from twosample._data.schema import MAX_LEVELS, Column, Schema
+from twosample._data.survey import as_samples
 from twosample.errors import InputError, InputWarning
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, -1.0]])
@@ -835,7 +838,9 @@ class TestImages:
             np.random.default_rng(seed).integers(0, 256, (7, 5, 4)).astype(dtype) for seed in (0, 1)
         )
         pooled = np.concatenate([x, y]).astype(np.float64)
-        monkeypatch.setattr(samples_module, "_CHUNK", 50)  # two images at a time, then the odd one
+        # Two images at a time, then the odd one.
+        monkeypatch.setattr(samples_module, "_CHUNK", 50)
+        monkeypatch.setattr(moments_module, "_CHUNK", 50)
         encoded = as_samples(x, y)
         scaling = Scaling.of(encoded)
         assert scaling.shift.shape == scaling.scale.shape == ()

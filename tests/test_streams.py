@@ -39,9 +39,15 @@ from twosample import (
     TwoSampleTest,
 )
 from twosample._cli import main as cli
+from twosample._data import embedding
 from twosample._data import streams as module
-from twosample._data.samples import Moments, Profile, Scaling, as_samples, schema_and_scaling
-from twosample._data.streams import Stream, embed_streams, survey, training_rows
+from twosample._data import survey as survey_module
+from twosample._data.moments import Moments
+from twosample._data.profile import Profile, schema_and_scaling
+from twosample._data.rereading import points_to_test
+from twosample._data.samples import Scaling
+from twosample._data.streams import Stream
+from twosample._data.survey import as_samples, survey, training_rows
 from twosample._data.tables import Origin
 from twosample._files import parts as files
 from twosample._resources import Resources
@@ -171,16 +177,18 @@ def test_large_memory_maps_are_streams(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", normal(40_000, 2).astype(np.float32))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     seen = []
-    original = module.Profile.read
+    original = Profile.read
     monkeypatch.setattr(
-        module.Profile, "read", lambda self, batch: seen.append(len(batch)) or original(self, batch)
+        Profile, "read", lambda self, batch: seen.append(len(batch)) or original(self, batch)
     )
     test = TwoSampleTest(
         OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=2**20
     )
     small = test.run(mapped[:1000], normal(1000, 2), rng=0)
-    assert not seen and small.samples is not None
-    assert test.run(mapped, normal(50, 2), rng=0).sizes == (40_000, 50)
+    assert seen == [1000, 1000] and small.samples is not None
+    seen.clear()
+    large = test.run(mapped, normal(50, 2), rng=0)
+    assert large.sizes == (40_000, 50) and large.samples is None
     assert sum(seen) == 40_050
 
 
@@ -306,7 +314,7 @@ class Spy(nn.Module):
 
 @pytest.mark.parametrize("most", [100_000, 13])
 def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
-    monkeypatch.setattr(module, "MAX_TRAINING_ROWS", most)
+    monkeypatch.setattr(survey_module, "MAX_TRAINING_ROWS", most)
     X, Y = np.arange(101.0)[:, None], np.arange(1000.0, 1080.0)[:, None]
     test = TwoSampleTest(
         OnFeatures(Spy(), Gaussian(1.0)), Learning(steps=2), calibration=Permutation(19)
@@ -317,11 +325,11 @@ def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
     assert result.sizes == (101 - trained_on, 80 - min(40, trained_on))
     # Plant: the embedded points, brought back to what came in, are the rows that were not picked.
     spied = result.fitted
-    found = survey(*(Stream.batches(cut(data, 9)) for data in (X, Y)), pick := _again(test, most))
-    assert pick is not None
+    pair = tuple(Stream.batches(cut(data, 9)) for data in (X, Y))
+    found = survey(pair, _again(test))
     picked = {*found.picked.x[:, 0].tolist(), *found.picked.y[:, 0].tolist()}
-    parts = embed_streams(
-        *(Stream.batches(cut(data, 9)) for data in (X, Y)),
+    parts = points_to_test(
+        pair,
         found,
         spied.scaling,
         lambda points: (points,),
@@ -332,10 +340,10 @@ def test_rows_that_were_trained_on_are_not_tested(most, monkeypatch, temporary):
     back = (parts[0].double() * spied.scaling.scale + spied.scaling.shift).round()[:, 0].tolist()
     assert sorted([*back, *picked]) == [*X[:, 0], *Y[:, 0]]
     assert len(picked) == sum(result.train_sizes)
-    assert back[: result.sizes[0]] == [X[row, 0] for row in found.rows[0][1]]
+    assert back[: result.sizes[0]] == [X[row, 0] for row in found.rows[0].tested]
 
 
-def _again(test, most):
+def _again(test):
     from twosample._random import Generators
 
     return training_rows(test.learning.train_fraction, Generators(0).torch("split"), test.memory)
@@ -620,8 +628,8 @@ def test_ctrl_c_in_a_program_leaves_no_files(tmp_path):
 def test_embedded_points_beyond_the_budget_are_in_a_file(temporary, monkeypatch):
     X, Y = normal(30_000, 5), normal(30_000, 5, seed=1)
     made = []
-    original = module._mapped
-    monkeypatch.setattr(module, "_mapped", lambda *shape: made.append(shape) or original(*shape))
+    original = embedding._mapped
+    monkeypatch.setattr(embedding, "_mapped", lambda *shape: made.append(shape) or original(*shape))
     tests = [
         TwoSampleTest(
             OnFeatures(nn.Identity(), Linear()), calibration=Permutation(19), memory=memory
@@ -646,7 +654,7 @@ def test_a_full_disk_is_a_sentence(temporary, monkeypatch):
         FIXED.run(iter([normal(20)]), normal(9))
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InputError, match="the embedded points cannot be written"):
-        module._mapped((3, 2), torch.float32)
+        embedding._mapped((3, 2), torch.float32)
 
 
 # Memory
@@ -742,9 +750,13 @@ def test_the_command_line_streams_files(ending, tmp_path, monkeypatch):
     assert streamed == plain and streamed["rows"] == [60, 60]
     made = []
     original = module.Stream.__init__
-    monkeypatch.setattr(
-        module.Stream, "__init__", lambda self, parts: made.append(1) or original(self, parts)
-    )
+
+    def counting(self, parts):
+        original(self, parts)
+        if not self.in_memory:
+            made.append(self)
+
+    monkeypatch.setattr(module.Stream, "__init__", counting)
     assert json.loads(call(*quick).stdout) == plain and not made
     monkeypatch.setattr("twosample._files.opening.available_memory", lambda: 1000)
     assert json.loads(call(*quick).stdout) == plain and made

@@ -14,7 +14,8 @@ from training_step import textbook_criterion
 import twosample
 from bank import seeded
 from twosample import PowerCriterion
-from twosample._data.samples import Scaling, as_samples
+from twosample._data.samples import Scaling
+from twosample._data.survey import as_samples
 
 SMALL = {
     "blob": (120, 2, ()),

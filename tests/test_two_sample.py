@@ -26,7 +26,8 @@ from twosample import (
     PowerCriterion,
     TwoSampleTest,
 )
-from twosample._data.samples import as_samples, split
+from twosample._data.samples import split
+from twosample._data.survey import as_samples
 from twosample._random import Generators
 from twosample.bench.datasets import blob
 

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from ._api import two_sample_test
 from ._calibration import Asymptotic, Calibration, PairSwap, Permutation, Spectral
 from ._data.columns import Columns
-from ._data.samples import Samples, as_samples
+from ._data.samples import Samples
 from ._data.streams import Stream
+from ._data.survey import as_samples
 from ._featurizers import (
     MLP,
     AutoFeaturizer,

@@ -20,14 +20,15 @@ from torch import nn
 from ._calibration import Calibration, Permutation
 from ._cluster import DaskWorkers
 from ._data.columns import Columns
-from ._data.samples import EmbeddedSamples, Samples, Scaling, Schema, as_samples, split
-from ._data.streams import (
-    Stream,
+from ._data.rereading import points_to_test
+from ._data.samples import EmbeddedSamples, Samples, Scaling
+from ._data.schema import Schema
+from ._data.streams import Pair, open_samples
+from ._data.survey import (
+    Pick,
     Survey,
-    all_rows,
-    embed_streams,
     fitting_rows,
-    open_streams,
+    no_rows,
     starting_rows,
     survey,
     training_rows,
@@ -95,19 +96,12 @@ class TwoSampleTest:
         """
         resources = self._resources(progress, client)
         generators = Generators(rng)
-        with open_streams(X, Y, self.memory) as pair:
-            if pair is not None:
-                return self._run_streamed(pair, generators, device, resources, columns)
-        samples = as_samples(X, Y, columns=columns)
-        train, held_out = samples, samples
-        if self.learning is not None:
-            train, held_out = split(
-                samples, self.learning.train_fraction, generators.torch("split")
-            )
-        # Scaling sees the pooled points without labels, which no shuffle changes: the p-value stays
-        # exact.
-        fitted = self._fit(train, Scaling.of(samples), generators, device, resources)
-        return fitted._test(held_out, generators, resources)
+        with open_samples(X, Y, self.memory) as pair:
+            # Scaling sees the pooled points without labels, which no shuffle changes: the p-value
+            # stays exact.
+            surveyed = survey(pair, self._pick(generators), columns=columns)
+            fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
+            return fitted._test(pair, surveyed, generators, resources)
 
     def fit(
         self,
@@ -119,39 +113,24 @@ class TwoSampleTest:
         progress: bool | None = None,
         columns: Columns | None = None,
     ) -> FittedTest:
-        """Fit on all of X and Y, of a `Stream` on at most 100,000 rows; test the outcome on *other* points.
+        """Fit on all of X and Y; test the outcome on *other* points.
 
-        What `columns` says holds for these too.
+        Of a `Stream` at most 100,000 rows are used. What `columns` says holds for the other points
+        too.
         """
         resources = self._resources(progress)
-        with open_streams(X, Y, self.memory) as pair:
-            if pair is not None:
-                generators = Generators(rng)
-                found = survey(
-                    *pair, fitting_rows(generators.torch("split"), self.memory), columns=columns
-                )
-                return self._fit(found.picked, found.scaling, generators, device, resources)
-        train = as_samples(X, Y, columns=columns)
-        return self._fit(train, Scaling.of(train), Generators(rng), device, resources)
+        generators = Generators(rng)
+        with open_samples(X, Y, self.memory) as pair:
+            pick = fitting_rows(generators.torch("split"), self.memory)
+            surveyed = survey(pair, pick, columns=columns)
+            return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
 
-    def _run_streamed(
-        self,
-        pair: tuple[Stream, Stream],
-        generators: Generators,
-        device: str,
-        resources: Resources,
-        columns: Columns | None,
-    ) -> TwoSampleResult:
-        """As `run`, in two passes over the rows: the first learns what there is, the second embeds what is tested."""
+    def _pick(self, generators: Generators) -> Pick:
+        """Which rows to fit on and which to test: without training all are tested."""
         if self.learning is None:
-            pick = starting_rows(generators.torch("subsample"), self.memory)
-        else:
-            pick = training_rows(
-                self.learning.train_fraction, generators.torch("split"), self.memory
-            )
-        found = survey(*pair, pick, columns=columns)
-        fitted = self._fit(found.picked, found.scaling, generators, device, resources)
-        return fitted._test_streamed(pair, found, generators, resources)
+            return starting_rows(generators.torch("subsample"), self.memory)
+        fraction = self.learning.train_fraction
+        return training_rows(fraction, generators.torch("split"), self.memory)
 
     def _fit(
         self,
@@ -162,20 +141,20 @@ class TwoSampleTest:
         resources: Resources,
     ) -> FittedTest:
         scaled = scaling.apply(train, device=choose_device(device))
-        seen, log = copy.deepcopy(self.representation).to(scaled.x.device), None
+        representation = copy.deepcopy(self.representation).to(scaled.x.device)
+        train_sizes = None
+        log = None
         if self.learning is not None:
-            seen, log = fit(seen, scaled, self.learning, generators, resources)
-        elif callable(start := getattr(seen, "start", None)):
-            start(scaled.pooled(), generators.torch("start"))
-        seen.eval().requires_grad_(False)
+            representation, log = fit(representation, scaled, self.learning, generators, resources)
+            train_sizes = train.sizes
+        else:
+            # What needs no training may still take its bandwidth from the points.
+            start = getattr(representation, "start", None)
+            if callable(start):
+                start(scaled.pooled(), generators.torch("start"))
+        representation.eval().requires_grad_(False)
         return FittedTest(
-            seen,
-            self,
-            train.schema,
-            scaling,
-            None if log is None else train.sizes,
-            log,
-            train.dropped,
+            representation, self, train.schema, scaling, train_sizes, log, train.dropped
         )
 
     def _resources(self, progress: bool | None, client: Any = None) -> Resources:
@@ -221,11 +200,9 @@ class FittedTest:
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on."""
         resources = self.spec._resources(progress, client)
-        with open_streams(X, Y, self.spec.memory) as pair:
-            if pair is not None:
-                found = survey(*pair, all_rows, schema=self.schema)
-                return self._test_streamed(pair, found, Generators(rng), resources)
-        return self._test(as_samples(X, Y, schema=self.schema), Generators(rng), resources)
+        with open_samples(X, Y, self.spec.memory) as pair:
+            surveyed = survey(pair, no_rows, schema=self.schema)
+            return self._test(pair, surveyed, Generators(rng), resources)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
@@ -240,76 +217,66 @@ class FittedTest:
 
     def _test(
         self,
-        samples: Samples,
+        pair: Pair,
+        surveyed: Survey,
         generators: Generators,
         resources: Resources,
     ) -> TwoSampleResult:
-        _check_sizes(*samples.sizes)
-        scaled = self.scaling.apply(samples, device=self._device())
-        return self._test_scaled(scaled, generators, resources)
-
-    def _test_streamed(
-        self,
-        pair: tuple[Stream, Stream],
-        found: Survey,
-        generators: Generators,
-        resources: Resources,
-    ) -> TwoSampleResult:
-        _check_sizes(*found.tested)
-        seen, device = self.representation, self._device()
-        if resources.workers is not HERE and device.type != "cpu":  # as in `_test_scaled`
-            seen, device = copy.deepcopy(seen).cpu(), torch.device("cpu")
-        points = embed_streams(
-            *pair,
-            found,
+        _check_sizes(*surveyed.tested)
+        representation = self._representation_for(resources)
+        points = points_to_test(
+            pair,
+            surveyed,
             self.scaling,
-            embedding_of(seen),
+            embedding_of(representation),
             generators.torch("embedding"),
-            device=device,
+            device=_device_of(representation),
             resources=resources,
         )
         return self._test_scaled(points, generators, resources)
 
+    def _representation_for(self, resources: Resources) -> nn.Module:
+        if resources.workers is HERE or self._device().type == "cpu":
+            return self.representation
+        # Other machines need not have this one's device.
+        return copy.deepcopy(self.representation).cpu()
+
     def _device(self) -> torch.device:
-        return next((p.device for p in self.representation.parameters()), torch.device("cpu"))
+        return _device_of(self.representation)
 
     def _test_scaled(
         self,
-        scaled: Samples | EmbeddedSamples,
+        points: Samples | EmbeddedSamples,
         generators: Generators,
         resources: Resources,
     ) -> TwoSampleResult:
-        seen = self.representation
-        if resources.workers is not HERE and self._device().type != "cpu":
-            # Other machines need not have this one's device.
-            seen = copy.deepcopy(seen).cpu()
-            scaled = scaled.to(device="cpu")
-        outcome = self.spec.calibration(
-            self.spec.statistic,
-            seen,
-            scaled,
-            generators.torch("calibration"),
-            resources,
-        )
+        """Compute the statistic and its p-value from points that are scaled, or embedded too."""
+        representation = self._representation_for(resources)
+        points = points.to(device=_device_of(representation))
+        statistic = self.spec.statistic
+        generator = generators.torch("calibration")
+        outcome = self.spec.calibration(statistic, representation, points, generator, resources)
+        observed = float(outcome.values[0])
         return TwoSampleResult(
-            statistic=float(outcome.values[0]),
+            statistic=observed,
             pvalue=outcome.pvalue,
             null_distribution=outcome.values[1:].numpy(),
             method=self.spec.name,
             calibration=outcome.description,
-            sizes=scaled.sizes,
+            sizes=points.sizes,
             train_sizes=self.train_sizes,
-            effect=self.spec.statistic.effect(
-                outcome.prepared, float(outcome.values[0]), outcome.threshold
-            ),
+            effect=statistic.effect(outcome.prepared, observed, outcome.threshold),
             training=self.training,
             fitted=self,
-            samples=scaled
-            if isinstance(scaled, Samples)
-            else None,  # the rows of a stream are not kept
+            # The rows of a stream are not kept.
+            samples=points if isinstance(points, Samples) else None,
             calibrated=outcome,
-            dropped=scaled.dropped,
+            dropped=points.dropped,
         )
+
+
+def _device_of(representation: nn.Module) -> torch.device:
+    return next((p.device for p in representation.parameters()), torch.device("cpu"))
 
 
 def _check_sizes(n: int, m: int) -> None:

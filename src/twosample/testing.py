@@ -39,7 +39,8 @@ from torch import Tensor, nn
 
 from ._calibration import PairSwap, Permutation
 from ._data.embedding import embed_samples
-from ._data.samples import Samples, Schema
+from ._data.samples import Samples
+from ._data.schema import Schema
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
 from ._objectives import Objective

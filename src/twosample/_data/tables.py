@@ -24,7 +24,7 @@ from ..errors import InputError
 from .columns import AsKind, Columns
 
 Kind: TypeAlias = Literal["numeric", "boolean", "category"]
-Found: TypeAlias = Literal["numeric", "boolean", "category", "unknown"]
+ColumnKind: TypeAlias = Literal["numeric", "boolean", "category", "unknown"]
 """What a column holds; unknown where all of its values are missing."""
 
 LAYOUTS = (
@@ -120,7 +120,7 @@ class Table:
 
     names: list[str]
     named: bool
-    kinds: list[Found]
+    kinds: list[ColumnKind]
     numbers: NDArray[np.float64]
     labels: dict[int, list[str | None]]
     left_out: frozenset[str] = frozenset()
@@ -142,6 +142,11 @@ class Table:
     def complete(self) -> NDArray[np.bool_]:
         """For each row whether nothing in it is missing."""
         return np.asarray(~np.isnan(self.numbers).any(axis=1))
+
+    def complete_rows(self) -> Table:
+        """The rows in which nothing is missing."""
+        complete = self.complete()
+        return self if complete.all() else self.take(np.flatnonzero(complete))
 
     def take(self, rows: NDArray[np.int64]) -> Table:
         """Some of the rows."""

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from .._calibration import Permutation, evaluated, pvalue
 from .._data.embedding import embed_samples
-from .._data.samples import Column, Samples
+from .._data.samples import Samples
+from .._data.schema import Column
 from .._featurizers import MeanEmbedding
 from .._kernels import DeepKernel, Kernel, Linear, median_bandwidth
 from .._products import Embedded

@@ -24,8 +24,9 @@ from .._api import resolve, two_sample_test
 from .._calibration import PairSwap, Permutation
 from .._checks import check_alpha
 from .._data.columns import Columns
-from .._data.samples import as_samples, split_rows
+from .._data.samples import split_rows
 from .._data.streams import Stream, known_rows
+from .._data.survey import as_samples
 from .._methods import choose
 from .._progress import bar
 from .._random import Generators, RNGLike

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.embedding import embed_samples
-from .._data.samples import Column, EmbeddedSamples, Samples, Scaling, Schema
+from .._data.samples import EmbeddedSamples, Samples, Scaling
+from .._data.schema import Column, Schema
 from .._kernels import embedding_of
 from .._resources import Resources
 from .._result import TwoSampleResult

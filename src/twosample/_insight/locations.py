@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._calibration import Permutation
-from .._data.samples import Samples, Scaling, as_samples
+from .._data.samples import Samples, Scaling
+from .._data.survey import as_samples
 from .._featurizers import MeanEmbedding
 from .._kernels import Kernel
 from .._learning import Learning

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._calibration import Asymptotic, PairSwap, Permutation, Spectral
 from .._data.columns import Columns
-from .._data.samples import Column, Scaling, Schema
+from .._data.samples import Scaling
+from .._data.schema import Column, Schema
 from .._featurizers import (
     MLP,
     AutoFeaturizer,

@@ -20,7 +20,9 @@ from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
 from .._data.embedding import embed_samples
-from .._data.samples import Samples, Schema, as_samples
+from .._data.samples import Samples
+from .._data.schema import Schema
+from .._data.survey import as_samples
 from .._featurizers import SklearnClassifier
 from .._insight.explain import Explanation, witness
 from .._insight.held_out import held_out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.samples import Column
+from .._data.schema import Column
 from .._insight.held_out import held_out, places
 from .._result import TwoSampleResult
 from ..errors import InputError

@@ -23,7 +23,8 @@ import torch
 from torch import nn
 
 from .._calibration import Asymptotic, Permutation
-from .._data.samples import Scaling, as_samples
+from .._data.samples import Scaling
+from .._data.survey import as_samples
 from .._featurizers import MLP, Bounded, Classifier, ConvNet
 from .._kernels import DeepKernel, Kernel, Linear, OnFeatures, Probability, Sign
 from .._learning import Learning

@@ -308,7 +308,7 @@ def _kernel_values(fitted: FittedTest) -> NDArray[np.float64]:
     """Return k(., centre) on the grid of the window, for each centre: (9, 121, 141)."""
     import torch
 
-    from .._data.samples import as_samples
+    from .._data.survey import as_samples
 
     x, y = np.meshgrid(_GRID_X, _GRID_Y)
     grid = np.column_stack([x.ravel(), y.ravel()])

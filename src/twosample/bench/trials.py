@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from .._calibration import Permutation
-from .._data.samples import as_samples
+from .._data.survey import as_samples
 from .._kernels import Kernel
 from .._objectives import PowerCriterion
 from .._random import Generators

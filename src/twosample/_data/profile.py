@@ -1,0 +1,247 @@
+"""What one pass over a sample tells, batch by batch: columns, levels, moments, and every complaint.
+
+Two profiles, one of X and one of Y, are all that a `Schema` and a `Scaling` depend on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, warn
+from .columns import Columns
+from .moments import Moments
+from .samples import Scaling
+from .schema import (
+    KIND_WORDS,
+    MAX_LEVELS,
+    Schema,
+    check_images,
+    image_schema,
+    learn,
+    matching,
+    with_gaps,
+)
+from .tables import AS_FOUND, Images, Origin, Table, count, listed, read
+
+_MOST_LEVELS = 10_000  # of one column, for an answer before batch after batch fills the memory
+
+
+class Profile:
+    """What is known of a sample after some of its batches; none of them is kept.
+
+    Parameters
+    ----------
+    origin : Origin
+        What messages call the sample.
+    rules : Columns
+        What the user said about its columns.
+
+    Attributes
+    ----------
+    rows, kept
+        How many rows came, and how many of them are not left out for missing values.
+    batches
+        How many batches came.
+    """
+
+    def __init__(self, origin: Origin, rules: Columns = AS_FOUND) -> None:
+        self.origin = origin
+        self.sample = origin.sample
+        self.rules = rules
+        self.rows = 0
+        self.kept = 0
+        self.batches = 0
+        self._form: Table | Images | None = None  # the first batch without its rows
+        self._levels: dict[int, set[str | None]] = {}  # of each column that is a category
+        self._moments: Moments | None = None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a row has."""
+        if self._form is None:
+            return 0
+        if isinstance(self._form, np.ndarray):
+            return int(np.prod(self._form.shape[1:]))
+        return len(self._form.names)
+
+    def read(self, batch: object) -> Table | Images:
+        """Validate the next batch, and bring its columns into the order of the first."""
+        try:
+            data = read(batch, replace(self.origin, first=self.rows), self.rules)
+            return self._like_the_first(data)
+        except InputError as error:
+            if not self.batches:
+                raise
+            raise InputError(
+                f"{error} (this is batch {self.batches + 1} of {self.sample}, which begins at row "
+                f"{self.rows})"
+            ) from error
+
+    def include(self, data: Table | Images) -> None:
+        """Count what `read` gave."""
+        self.rows += len(data)
+        self.batches += 1
+        if isinstance(data, np.ndarray):
+            self.kept += len(data)
+            self._add(data.reshape(-1, 1))  # images have one scale for all pixels
+            return
+        if self.rules.missing == "drop":
+            data = data.complete_rows()
+        self.kept += len(data)
+        for place, labels in data.labels.items():
+            levels = self._levels.setdefault(place, set())
+            levels.update(labels)
+            if self.batches > 1 and len(levels) > _MOST_LEVELS:
+                raise InputError(
+                    f"{self.sample} has more than {_MOST_LEVELS} different values in "
+                    f"{data.where(place)}, and a category has at most {MAX_LEVELS}: it looks like "
+                    "text; drop it, group its values or turn it into numbers."
+                )
+        if len(data):
+            self._add(data.numbers)
+
+    def _add(self, points: NDArray[np.float64]) -> None:
+        moments = Moments.of(points)
+        self._moments = moments if self._moments is None else self._moments.merged(moments)
+
+    def _like_the_first(self, data: Table | Images) -> Table | Images:
+        first = f"the first batch of {self.sample}"
+        name = f"batch {self.batches + 1} of {self.sample}"
+        if self._form is None:
+            self._form = _without_rows(data)
+        form = self._form
+        if isinstance(form, np.ndarray) and isinstance(data, np.ndarray):
+            check_images(image_schema(form), data, name, f"T{first[1:]} holds")
+            return data
+        if isinstance(form, np.ndarray) or isinstance(data, np.ndarray):
+            images, table = (first, name) if isinstance(form, np.ndarray) else (name, first)
+            raise InputError(
+                f"{images} holds images but {table} is a table; pass batches of the same form."
+            )
+        order = matching(data, form.names, form.named, name, first)
+        if order != list(range(len(order))):
+            data = data.columns(order)
+        for place, before in enumerate(form.kinds):
+            kind = data.kinds[place]
+            if "unknown" in (before, kind):
+                form.kinds[place] = kind if before == "unknown" else before
+            elif (before == "category") != (kind == "category"):
+                raise InputError(
+                    f"{name} has {KIND_WORDS[kind]} in {data.where(place)}, but "
+                    f"{KIND_WORDS[before]} came before; convert all the same way."
+                )
+            elif before != kind:
+                # Some batches hold true and false, others numbers: then all are numbers.
+                form.kinds[place] = "numeric"
+        return data
+
+    def summary(self) -> Table | Images:
+        """The sample without rows, its labels the levels: all that a schema depends on."""
+        if self._form is None:
+            raise InputError(f"{self.sample} is empty: it has 0 rows.")
+        if isinstance(self._form, np.ndarray):
+            return self._form
+        labels = {place: list(levels) for place, levels in self._levels.items()}
+        return replace(self._form, labels=labels)
+
+    def moments(self, schema: Schema) -> Moments:
+        """The moments of each column of the schema before it is encoded, or of all pixels."""
+        form = self.summary()
+        if self._moments is None:
+            raise InputError(f"{self.sample} is empty: it has 0 rows.")
+        if isinstance(form, np.ndarray):
+            return self._moments
+        return self._moments.columns(schema.places(form, self.sample))
+
+    def levels(self, schema: Schema) -> list[set[str | None]]:
+        """The levels of each column of the schema."""
+        form = self.summary()
+        if isinstance(form, np.ndarray):
+            return []
+        return [self._levels.get(place, set()) for place in schema.places(form, self.sample)]
+
+
+def _without_rows(data: Table | Images) -> Table | Images:
+    # Copies, so that they do not keep all of the data in memory.
+    if isinstance(data, np.ndarray):
+        return data[:0].copy()
+    return replace(data, kinds=list(data.kinds), numbers=data.numbers[:0].copy(), labels={})
+
+
+def schema_and_scaling(
+    x: Profile, y: Profile, schema: Schema | None = None
+) -> tuple[Schema, Scaling]:
+    """How two samples are encoded and scaled, once all of their rows have been seen.
+
+    Raises and warns of all that does not fit together, or into `schema`: the one by which earlier
+    data were encoded, which is returned then.
+    """
+    rows = x.kept + y.kept
+    names = (x.sample, y.sample)
+    if schema is None:
+        schema = learn(x.summary(), y.summary(), names, x.rules)
+        moments = x.moments(schema).merged(y.moments(schema))
+        schema = with_gaps(schema, moments, rows)
+    for profile in (x, y):
+        schema.check(profile.summary(), profile.sample)
+        present = profile.moments(schema).count
+        if schema.kind == "table":
+            schema.check_gaps(profile.kept - present, profile.sample)
+    moments = x.moments(schema).merged(y.moments(schema))
+    if schema.kind == "image":
+        _warn_if_blank(schema, moments, names)
+        return schema, Scaling.from_moments(moments, schema)
+    gaps = rows - moments.count
+    moments = moments.filled(rows, np.array([column.fill for column in schema.columns]))
+    levels_x = x.levels(schema)
+    levels_y = y.levels(schema)
+    levels = [of_x | of_y for of_x, of_y in zip(levels_x, levels_y, strict=True)]
+    _warn_if_constant(schema, moments, levels, gaps, rows, names)
+    encoded = moments.columns(np.repeat(np.arange(len(schema.columns)), schema.widths))
+    return schema, Scaling.from_moments(encoded, schema)
+
+
+def _warn_if_blank(schema: Schema, moments: Moments, names: tuple[str, str]) -> None:
+    # Single pixels are often constant, as in the corners of digits: no reason to warn.
+    low = float(moments.low[0])
+    if low == moments.high[0]:
+        value = int(low) if schema.pixels == "uint8" else low
+        warn(
+            f"Every pixel of {' and '.join(names)} has the value {value}; such images carry no "
+            "information."
+        )
+
+
+def _warn_if_constant(
+    schema: Schema,
+    moments: Moments,
+    levels: list[set[str | None]],
+    gaps: NDArray[np.int64],
+    rows: int,
+    names: tuple[str, str],
+) -> None:
+    """Warn of columns that are encoded as the same value in all rows of both samples."""
+    constant = []
+    for at, column in enumerate(schema.columns):
+        if column.kind == "category":
+            # All levels that the schema does not know are one: "other". A column without any value
+            # has no levels, but gaps.
+            seen = levels[at] | {None} if gaps[at] else levels[at]
+            known = seen & {*column.levels, None}
+            varies = len(known) + bool(seen - known) > 1
+        else:
+            varies = bool(moments.low[at] != moments.high[at])
+            if column.missing:
+                varies = varies or 0 < gaps[at] < rows
+        if not varies:
+            constant.append(column.name)
+    if constant:
+        are = "is" if len(constant) == 1 else "are"
+        shown = listed(constant, "'" if schema.named else "")
+        warn(
+            f"{count(len(constant), 'column')} {are} constant over {' and '.join(names)} together "
+            f"({shown}); constant columns carry no information."
+        )

@@ -1,0 +1,437 @@
+"""The first pass over two samples: what they are, how they are scaled, and which rows go where.
+
+What is in memory is read once, and both the rows that are picked and those that are tested are at
+hand afterwards. Of other streams only the picked rows are kept; `rereading` goes through them
+again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import InputError
+from .columns import Columns
+from .profile import Profile, schema_and_scaling
+from .samples import Samples, Scaling, split_rows
+from .schema import Schema
+from .streams import Pair, Stream, held
+from .tables import AS_FOUND, Images, Table, read
+
+MAX_TRAINING_ROWS = 100_000
+"""At most so many rows of each stream are trained on: 300 batches, the usual, see 76,800 rows."""
+
+_START_ROWS = 10_000  # pooled rows from which a kernel that is not trained takes its medians
+
+
+# Which rows
+
+
+class SampleRows(NamedTuple):
+    """Rows of one sample, both in the order in which they are used."""
+
+    picked: Tensor  # to fit on
+    tested: Tensor
+
+
+Rows: TypeAlias = tuple[SampleRows, SampleRows]
+"""The rows of X and those of Y."""
+
+Pick: TypeAlias = Callable[[tuple[int, int], int | None], Rows]
+"""(sizes of the samples, numbers in a row) -> which rows are picked, and which are tested.
+
+The numbers are None where all rows are in memory: then no limit holds.
+"""
+
+
+def training_rows(train_fraction: float, generator: torch.Generator, memory: int) -> Pick:
+    """Pick a part of each sample at random, to train on; the rest is tested.
+
+    At most `MAX_TRAINING_ROWS` of each stream, and no more than a quarter of `memory` holds.
+    """
+
+    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+        most = _most(MAX_TRAINING_ROWS, numbers, memory)
+        of_x, of_y = split_rows(sizes, train_fraction, generator, most=most)
+        return SampleRows(*of_x), SampleRows(*of_y)
+
+    return pick
+
+
+def starting_rows(generator: torch.Generator, memory: int) -> Pick:
+    """Pick rows from which a kernel starts, blind to labels; all rows are tested.
+
+    Of streams at most 10,000 pooled rows, and no more than a quarter of `memory` holds. Where there
+    are not so many, all of them, in order.
+    """
+
+    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+        n, m = sizes
+        most = _most(_START_ROWS, numbers, memory)
+        if most is None or n + m <= most:
+            return every_row(sizes)
+        some = torch.randperm(n + m, generator=generator)[:most].sort().values
+        of_x = SampleRows(some[some < n], torch.arange(n))
+        of_y = SampleRows(some[some >= n] - n, torch.arange(m))
+        return of_x, of_y
+
+    return pick
+
+
+def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
+    """Pick as many rows of each sample as `training_rows` may take; none is tested."""
+
+    def some_of(size: int, most: int | None) -> SampleRows:
+        order = torch.arange(size)
+        if most is not None and size > most:
+            order = torch.randperm(size, generator=generator)[:most]
+        return SampleRows(order, torch.arange(0))
+
+    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+        most = _most(MAX_TRAINING_ROWS, numbers, memory)
+        return some_of(sizes[0], most), some_of(sizes[1], most)
+
+    return pick
+
+
+def every_row(sizes: tuple[int, int], numbers: int | None = None) -> Rows:
+    """Pick all rows, and test all."""
+    all_x = torch.arange(sizes[0])
+    all_y = torch.arange(sizes[1])
+    return SampleRows(all_x, all_x), SampleRows(all_y, all_y)
+
+
+def no_rows(sizes: tuple[int, int], numbers: int | None = None) -> Rows:
+    """Pick no row, and test all."""
+    none = torch.arange(0)
+    return SampleRows(none, torch.arange(sizes[0])), SampleRows(none, torch.arange(sizes[1]))
+
+
+def _most(rows: int, numbers: int | None, memory: int) -> int | None:
+    """How many rows of each sample may be kept; None for all."""
+    if numbers is None:
+        return None
+    of_both = 2 * 8 * max(1, numbers)  # bytes of a row of X and of one of Y in float64
+    return max(2, min(rows, memory // 4 // of_both))
+
+
+# The pass
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What the first pass over two samples tells.
+
+    Attributes
+    ----------
+    schema, scaling
+        How rows become points, learned from all rows of both samples pooled.
+    picked
+        The rows that were picked, encoded but not scaled.
+    held_out
+        The rows that are to be tested, encoded but not scaled; None where they have to be read
+        again.
+    rows
+        Which rows these are.
+    sizes
+        How many rows the samples have.
+    marks
+        A checksum of the picked rows of each stream, by which the second pass knows them again.
+    dropped
+        How many rows of each sample are left out because something in them is missing.
+    """
+
+    schema: Schema
+    scaling: Scaling
+    picked: Samples
+    held_out: Samples | None
+    rows: Rows
+    sizes: tuple[int, int]
+    marks: tuple[int, int]
+    dropped: tuple[int, int]
+
+    @property
+    def tested(self) -> tuple[int, int]:
+        """How many rows of each sample are to be tested."""
+        return len(self.rows[0].tested), len(self.rows[1].tested)
+
+
+def survey(
+    pair: Pair,
+    pick: Pick,
+    *,
+    schema: Schema | None = None,
+    columns: Columns | None = None,
+) -> Survey:
+    """Go once through X, then through Y; raise and warn of all that is wrong with them.
+
+    Parameters
+    ----------
+    pair
+        X and Y as streams.
+    pick
+        Which rows to fit on, and which to test.
+    schema
+        How earlier data were encoded. Without it the schema is learned from both samples.
+    columns
+        As in `as_samples`. Leaving out rows of a stream takes a pass of its own, since the rows to
+        pick are drawn from the others.
+    """
+    rules = rules_of(schema, columns)
+    in_memory = pair[0].in_memory and pair[1].in_memory
+    x = _FirstPass(pair[0], "X", rules, in_memory)
+    y = _FirstPass(pair[1], "Y", rules, in_memory)
+    drawn: Rows | None = None
+    for at, sample in enumerate((x, y)):
+        for table in sample.tables():
+            if drawn is None:
+                # Only now is it known how wide a row is, and so how many there is room for.
+                numbers = None if in_memory else sample.profile.numbers
+                drawn = pick((x.usable, y.usable), numbers)
+            sample.include(table, drawn[at].picked)
+    if drawn is None:
+        raise InputError("X is empty: it has 0 rows.")
+    schema, scaling = schema_and_scaling(x.profile, y.profile, schema)
+    of_x, of_y = drawn
+    picked = _samples(x, y, schema, of_x.picked, of_y.picked)
+    held_out = None
+    if in_memory:
+        held_out = _samples(x, y, schema, of_x.tested, of_y.tested)
+    return Survey(
+        schema,
+        scaling,
+        picked,
+        held_out,
+        rows=(x.rows_of(of_x), y.rows_of(of_y)),
+        sizes=(x.size, y.size),
+        marks=(x.mark, y.mark),
+        dropped=picked.dropped,
+    )
+
+
+def as_samples(
+    X: object, Y: object, *, schema: Schema | None = None, columns: Columns | None = None
+) -> Samples:
+    """Validate two samples and encode them as tensors.
+
+    Parameters
+    ----------
+    X, Y : array, table or images
+        NumPy arrays, torch tensors or nested lists of numbers, one row a point (one dimension is
+        one column); pandas, polars or pyarrow tables with numeric, boolean, string or categorical
+        columns, matched by name; or images: (N, H, W) or (N, H, W, C) of uint8, (N, H, W) or (N, C,
+        H, W) of floats.
+    schema : Schema, optional
+        How earlier data were encoded. Without it the schema is learned from X and Y pooled.
+    columns : Columns, optional
+        Which columns to take, as what, and what becomes of missing values. A schema has its own.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    InputError
+        If the data cannot be tested as they are: the message names sample, row and column, and what
+        to do.
+
+    Warns
+    -----
+    InputWarning
+        If columns are constant, or levels of a category are not those of the `schema`.
+
+    Examples
+    --------
+    >>> samples = as_samples([[1.0, 2.0], [3.0, 5.0]], [[0.0, 2.0]])
+    >>> samples.sizes, samples.schema.features
+    ((2, 1), ('0', '1'))
+    """
+    return survey((held(X), held(Y)), every_row, schema=schema, columns=columns).picked
+
+
+def rules_of(schema: Schema | None, columns: Columns | None) -> Columns:
+    """What was said of the columns: by whoever fitted the test if there is one, else now."""
+    if columns is not None and not isinstance(columns, Columns):
+        raise InputError(
+            f"columns is a {type(columns).__name__}; give a twosample.Columns, as in "
+            "Columns(keep=['age'])."
+        )
+    if schema is None:
+        return AS_FOUND if columns is None else columns
+    if columns is not None:
+        raise InputError(
+            "a fitted test knows its columns; leave out `columns`, or fit another test."
+        )
+    return schema.rules
+
+
+class _FirstPass:
+    """One of the samples on its way through the first pass.
+
+    Attributes
+    ----------
+    size
+        How many rows it has.
+    profile
+        What is known of it.
+    mark
+        A checksum of the rows that are kept, in the order of a stream.
+    """
+
+    def __init__(self, stream: Stream, name: str, rules: Columns, in_memory: bool) -> None:
+        self.profile = Profile(stream.origin(name), rules)
+        self.mark = 0
+        self._stream = stream
+        self._name = name
+        self._wanted: NDArray[np.int64] | None = None  # rows of a stream to keep, sorted
+        self._kept: list[Table | Images] = []
+        self._held: Table | Images | None = None  # the sample, where it is in memory
+        self._encoded: Tensor | None = None  # all of what is held
+        # Where the rows that may be used stand in the sample as it came; None for all, in order.
+        self._places: Tensor | None = None
+        if in_memory:
+            self._held = self.profile.read(next(iter(stream)))
+            self.size = len(self._held)
+            source = self.profile.origin.source
+            if source is not None and source.rows is not None:
+                self._places = torch.from_numpy(np.ascontiguousarray(source.rows, dtype=np.int64))
+        else:
+            self.size = stream.count(name, rules)
+            if not self.size:
+                raise InputError(f"{self.profile.sample} is empty: its stream gave no rows.")
+        if rules.missing == "drop":
+            self._drop()
+
+    def _drop(self) -> None:
+        """Use only the rows in which nothing is missing."""
+        complete = self._complete_rows()
+        if not len(complete):
+            raise InputError(
+                f"every row of {self.profile.sample} has a missing value, so none is left; leave "
+                "out the columns that do."
+            )
+        if isinstance(self._held, Table):
+            self._held = self._held.complete_rows()
+        self._places = complete if self._places is None else self._places[complete]
+
+    def _complete_rows(self) -> Tensor:
+        batches = self._stream.filled() if self._held is None else [self._held]
+        complete = [torch.empty(0, dtype=torch.bool)]
+        first = 0
+        for batch in batches:
+            origin = replace(self.profile.origin, first=first)
+            data = read(batch, origin, self.profile.rules)
+            complete.append(usable(data, self.profile.rules))
+            first += len(data)
+        return torch.cat(complete).nonzero()[:, 0]
+
+    @property
+    def usable(self) -> int:
+        """How many rows may be used."""
+        return self.size if self._places is None else len(self._places)
+
+    @property
+    def dropped(self) -> int:
+        """How many rows are left out because something in them is missing."""
+        return self.size - self.usable
+
+    def tables(self) -> Iterator[Table | Images]:
+        """The rows, validated; what is in memory has been read already."""
+        if self._held is not None:
+            yield self._held
+            return
+        for batch in self._stream.filled():
+            yield self.profile.read(batch)
+        check_count(self._name, self.size, self.profile.rows)
+
+    def include(self, data: Table | Images, picked: Tensor) -> None:
+        """Count these rows, and keep those of them that are picked; in memory, keep them all."""
+        if self._held is None:
+            if self._wanted is None:
+                self._wanted = self._in_sample(picked).sort().values.numpy()
+            first = self.profile.rows
+            start, end = np.searchsorted(self._wanted, (first, first + len(data)))
+            if end > start:
+                here = self._wanted[start:end] - first
+                self._kept.append(data[here] if isinstance(data, np.ndarray) else data.take(here))
+        self.profile.include(data)
+
+    def points(self, schema: Schema, drawn: Tensor) -> Tensor:
+        """The rows that were drawn, encoded, in their order."""
+        if self._held is None:
+            return self._placed(schema, drawn)
+        if self._encoded is None:
+            self._encoded = schema.tensor(self._held, self.profile.sample)
+        # Where all are wanted, as without a split, they are shared.
+        return self._encoded if _is_whole(drawn, self.usable) else self._encoded[drawn]
+
+    def _placed(self, schema: Schema, drawn: Tensor) -> Tensor:
+        """The rows that were kept in the order of the stream, in the order they were drawn in."""
+        dtype = {"": torch.float64, "uint8": torch.uint8, "float32": torch.float32}[schema.pixels]
+        points = torch.empty((len(drawn), *schema.shape), dtype=dtype)
+        places = torch.argsort(drawn)
+        start = 0
+        self._kept.reverse()
+        while self._kept:
+            # Popped, so that no row is in memory twice for longer than it takes to encode it.
+            piece = schema.tensor(self._kept.pop(), self.profile.sample)
+            self.mark = marked(piece, self.mark)
+            points[places[start : start + len(piece)]] = piece
+            start += len(piece)
+        return points
+
+    def is_whole(self, drawn: Tensor) -> bool:
+        """Whether these are all rows of the sample as it came, in order."""
+        return self._places is None and _is_whole(drawn, self.size)
+
+    def rows_of(self, drawn: SampleRows) -> SampleRows:
+        """Where rows that were drawn stand in the sample as it came."""
+        return SampleRows(self._in_sample(drawn.picked), self._in_sample(drawn.tested))
+
+    def _in_sample(self, drawn: Tensor) -> Tensor:
+        return drawn if self._places is None else self._places[drawn]
+
+
+def _is_whole(rows: Tensor, size: int) -> bool:
+    return len(rows) == size and torch.equal(rows, torch.arange(size))
+
+
+def _samples(x: _FirstPass, y: _FirstPass, schema: Schema, of_x: Tensor, of_y: Tensor) -> Samples:
+    rows = None
+    if not (x.is_whole(of_x) and y.is_whole(of_y)):
+        rows = (x._in_sample(of_x), y._in_sample(of_y))
+    dropped = (x.dropped, y.dropped)
+    return Samples(x.points(schema, of_x), y.points(schema, of_y), schema, rows, dropped)
+
+
+# What both passes know
+
+
+def usable(data: Table | Images, rules: Columns) -> Tensor:
+    """For each row whether it is not to be left out."""
+    if rules.missing == "drop" and isinstance(data, Table):
+        return torch.from_numpy(data.complete())
+    return torch.ones(len(data), dtype=torch.bool)
+
+
+def marked(points: Tensor, mark: int) -> int:
+    """The checksum of points that follow those of `mark`."""
+    return zlib.crc32(np.ascontiguousarray(points.numpy()).tobytes(), mark)
+
+
+def check_count(sample: str, before: int, now: int) -> None:
+    """Refuse a stream that gives more or fewer rows than before."""
+    if before != now:
+        raise InputError(
+            f"{sample} gave {before} rows when it was read first and {now} the next time; a stream "
+            "must give the same rows each time. Pass an iterator that can be read only once as it "
+            "is, and it is kept in a file."
+        )
