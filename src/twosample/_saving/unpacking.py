@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from .._data.samples import Scaling, Schema
+from .._data.samples import Scaling
+from .._data.schema import Schema
 from .._kernels import Kernel
 from .._objectives import Objective
 from .._two_sample import FittedTest
