@@ -382,8 +382,12 @@ class _Module:
         return _started(self.given, self.points)
 
     def values(self, module: Any, points: Tensor) -> Tensor:
-        """What it makes of points."""
+        """What it, or a copy of it, makes of points."""
         raise NotImplementedError
+
+    def value(self) -> Tensor:
+        """What it makes of the points at hand."""
+        return self.values(self.module, self.points)
 
     def spec(self) -> TwoSampleTest:
         """A test that uses it."""
@@ -400,7 +404,7 @@ class _Kernel(_Module):
     @functools.cached_property
     def matrix(self) -> Tensor:
         """The (N, N) kernel matrix."""
-        return self.values(self.module, self.points).detach()
+        return self.value().detach()
 
     def values(self, module: Any, points: Tensor) -> Tensor:
         z = module.centred(module.embed(points))
@@ -432,8 +436,8 @@ def _starts_by_its_generator(seen: _Module) -> None:
 def _repeats_itself(seen: _Module) -> None:
     """In evaluation, the same points give the same values every time."""
     with _no_global_generator():
-        first = seen.values(seen.module, seen.points)
-        second = seen.values(seen.module, seen.points)
+        first = seen.value()
+        second = seen.value()
     _require_same(second, first, "the second time, the value")
 
 
@@ -442,12 +446,13 @@ def _computes_in_the_precision_of_its_points(seen: _Module) -> None:
     single = copy.deepcopy(seen.module).float()
     rounded = seen.values(single, seen.points.float())
     _require(rounded.dtype == torch.float32, f"they are {rounded.dtype}.")
-    expected = seen.values(seen.module, seen.points)
+    expected = seen.value()
     _require_same(rounded, expected, "the value in float32", tolerance=1e-3)
 
 
 def _registers_its_tensors(seen: _Module) -> None:
     """Its tensors are parameters and buffers, so that they move with it and are saved."""
+    # Torch keeps parameters and buffers apart from other attributes, which `vars` shows.
     for place, module in seen.module.named_modules():
         for name, value in vars(module).items():
             where = f"{place}.{name}".lstrip(".")
@@ -465,20 +470,21 @@ def _gives_the_same_on_other_devices(seen: _Module) -> None:
         _require(
             there.device.type == device.type, f"the values are on {there.device}, not on {device}."
         )
-        here = seen.values(seen.module, seen.points)
+        here = seen.value()
         _require_same(there, here, f"on {device} the value", tolerance=1e-6)
 
 
 def _copies_well(seen: _Module) -> None:
     """A copy is independent, and a state_dict makes it the same again."""
-    before = seen.values(seen.module, seen.points).detach()
+    before = seen.value().detach()
     other = copy.deepcopy(seen.module)
     state = copy.deepcopy(seen.module.state_dict())
     with torch.no_grad():
+        # In place: if the copy shares memory with the original, the original changes as well.
         for tensor in other.state_dict().values():
             if tensor.is_floating_point():
                 tensor += 0.1
-    original = seen.values(seen.module, seen.points)
+    original = seen.value()
     _require_same(original, before, "once a copy was changed, the value of the original")
     other.load_state_dict(state)
     restored = seen.values(other.eval(), seen.points)
@@ -573,6 +579,7 @@ def _has_the_pairs_of_its_tiles(seen: _Kernel) -> None:
 
 def _moves_all_points_alike(seen: _Kernel) -> None:
     """`centred` changes no value of the kernel."""
+    # `matrix` is that of centred points.
     _require_same(seen.matrix, seen.module.tile(seen.z, seen.z), "the matrix of centred points")
 
 
@@ -651,7 +658,7 @@ def _has_true_gradients_through_tiles(seen: _Kernel) -> None:
 
 def _gives_every_point_a_vector(seen: _Featurizer) -> None:
     """It gives an (N, width) tensor of finite numbers, one row for each point."""
-    features = seen.values(seen.module, seen.points)
+    features = seen.value()
     one_row_each = features.ndim == 2 and len(features) == len(seen.points)
     _require(one_row_each, f"{len(seen.points)} points give the shape {tuple(features.shape)}.")
     _require_same(features, features, "a feature")  # which asks for finite numbers
@@ -661,7 +668,7 @@ def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
     """The vector of a point does not depend on the order of the points."""
     order = torch.randperm(len(seen.points), generator=_draws("order"))
     features = seen.values(seen.module, seen.points[order])
-    expected = seen.values(seen.module, seen.points)[order]
+    expected = seen.value()[order]
     _require_same(features, expected, "a feature of the points in another order")
 
 
@@ -721,7 +728,7 @@ class _Statistic(_Part):
     def plans(self) -> Iterator[tuple[Bins, Tensor]]:
         """Bins of one point and of several, and shuffles of them, the observed order first."""
         n, m = self.samples.sizes
-        for bins in (500, min(n, m) // 3):
+        for bins in (500, min(n, m) // 3):  # more bins than points: each point is one
             draws = _draws(f"shuffles of {bins}")
             if "permutations" in self.part.shuffled_by:
                 permutation = Permutation(40, bins=bins)
@@ -740,7 +747,13 @@ class _Statistic(_Part):
 
     def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
         bins, shuffles = next(self.plans())
-        values: Tensor = self.part.evaluate(self.prepared(self.samples, bins, memory), shuffles)
+        return self.evaluated(self.samples, bins, shuffles, memory)
+
+    def evaluated(
+        self, samples: Samples, bins: Bins, shuffles: Tensor, memory: int = DEFAULT_MEMORY
+    ) -> Tensor:
+        """The values of the statistic for samples, over shuffles of their bins."""
+        values: Tensor = self.part.evaluate(self.prepared(samples, bins, memory), shuffles)
         return values
 
 
@@ -765,14 +778,14 @@ def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
 def _shuffles_as_points_move(seen: _Statistic) -> None:
     """A shuffle has the value that the samples have once their points have moved."""
     for bins, shuffles in seen.plans():
-        values = seen.part.evaluate(seen.prepared(seen.samples, bins), shuffles)
+        values = seen.evaluated(seen.samples, bins, shuffles)
         places = bins.members(0, bins.moving)
         n = len(seen.x)
         for number, shuffle in enumerate(shuffles[:12]):  # preparing for more would take long
             pooled = seen.samples.pooled()
             pooled[places] = seen.samples.pooled()[places[shuffle]]
             moved = Samples(pooled[:n], pooled[n:], seen.samples.schema)
-            observed = seen.part.evaluate(seen.prepared(moved, bins), shuffles[:1])[0]
+            observed = seen.evaluated(moved, bins, shuffles[:1])[0]
             order = f"shuffle {number} of bins of {bins.size}" if number else "the observed order"
             _require_same(values[number], observed, f"the value of {order}", tolerance=1e-7)
 
@@ -788,14 +801,16 @@ def _ignores_the_order_within_samples(seen: _Statistic) -> None:
     if not seen.part.depends_on_order:
         of_y = torch.randperm(m, generator=_draws("order of y"))
     other = Samples(seen.x[of_x], seen.y[of_y], seen.samples.schema)
-    value = seen.part.evaluate(seen.prepared(seen.samples, bins), shuffles[:1])
-    same = seen.part.evaluate(seen.prepared(other, bins), shuffles[:1])
+    value = seen.evaluated(seen.samples, bins, shuffles[:1])
+    same = seen.evaluated(other, bins, shuffles[:1])
     _require_same(same, value, "in another order, the value", tolerance=1e-7)
 
 
 def _is_large_where_samples_differ(seen: _Statistic) -> None:
     """Where the samples differ plainly, its value is larger in the observed order than in most."""
     values = seen.value()
+    # With samples that differ plainly, more than a tenth would be a statistic that sees nothing, or
+    # one that is small where samples differ.
     above = int((values[1:] >= values[0]).sum())
     _require(
         above <= len(values) // 10,
@@ -820,6 +835,7 @@ def _keeps_to_its_law(seen: _Statistic) -> None:
     bins, _ = next(seen.plans())
     law = seen.part.law(seen.prepared(seen.samples, bins))
     for alpha in (0.01, 0.05, 0.5):
+        # A discrete law cannot hit alpha exactly, but must not exceed it.
         chance = law.survival(law.threshold(alpha))
         _require(
             0 <= chance <= alpha + 1e-9,
@@ -969,6 +985,7 @@ def _stays_as_it_is(seen: _Test) -> None:
 def _keeps_its_level(seen: _Test) -> None:
     """Where both samples have one distribution, it rejects no more often than alpha allows."""
     rejected = sum(p <= seen.alpha for p in seen.pvalues)
+    # The runs are independent, so the number of rejections of an exact test is binomial at most.
     most = int(binom.isf(_CHANCE, seen.runs, seen.alpha))
     _require(
         rejected <= most,
