@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from twosample._data import moments as moments_module
+from twosample._data import profile as profile_module
 from twosample._data import samples as samples_module
+from twosample._data.columns import Columns
 from twosample._data.samples import Samples, Scaling, split
 from twosample._data.schema import MAX_LEVELS, Column, Schema
-from twosample._data.survey import as_samples
+from twosample._data.streams import held
+from twosample._data.survey import as_samples, every_row, no_rows, survey
 from twosample.errors import InputError, InputWarning
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, -1.0]])
@@ -944,6 +947,36 @@ class TestScaling:
             assert torch.equal(standardised(X, Y), expected)
         finally:
             torch.set_default_dtype(torch.float32)
+
+
+def test_what_is_in_memory_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    original = profile_module.read
+    monkeypatch.setattr(
+        profile_module, "read", lambda *given: reads.append(given[1].sample) or original(*given)
+    )
+    frame = pd.DataFrame({"a": [1.0, None, 3.0, 4.0, 5.0], "b": list("uvuvu")})
+    surveyed = survey((held(frame), held(frame)), no_rows, columns=Columns(missing="drop"))
+    assert reads == ["X", "Y"]
+    assert surveyed.tested == surveyed.held_out.sizes == (4, 4)
+    assert surveyed.held_out.rows[0].tolist() == [0, 2, 3, 4]
+    assert surveyed.picked.sizes == (0, 0) and surveyed.dropped == (1, 1)
+
+
+def test_rows_that_are_picked_and_tested_are_shared() -> None:
+    surveyed = survey((held(X), held(Y)), every_row)
+    assert surveyed.picked.x.data_ptr() == surveyed.held_out.x.data_ptr()
+    assert surveyed.picked.rows is None and surveyed.held_out.rows is None
+    assert torch.equal(surveyed.scaling.scale, Scaling.of(surveyed.picked).scale)
+
+
+def test_a_category_that_one_sample_lacks_is_not_constant() -> None:
+    x = pd.DataFrame({"a": [1.0, 2.0], "b": [None, None]})
+    y = pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "u"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoded = as_samples(x, y, columns=Columns(missing="indicator"))
+    assert encoded.schema.features == ("a", "b=u", "b=other", "b is missing")
 
 
 class TestProperties:

@@ -1,4 +1,4 @@
-"""The one verb."""
+"""The one verb: `two_sample_test`, and what its options stand for."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def resolve(
     permutations: int | None = None,
     train_fraction: float | None = None,
 ) -> TwoSampleTest:
-    """The test that a name and options stand for; an option that it has no use for is an error, never ignored."""
+    """The test that a name and options stand for.
+
+    An option that the test has no use for is an error, never ignored.
+    """
     if isinstance(method, str):
         if method not in METHODS:
             raise InputError(
@@ -104,6 +107,7 @@ def resolve(
     elif isinstance(method, TwoSampleTest):
         test = method
     elif inspect.isfunction(method):
+        # A usual slip: method=twosample.mmd_d without the parentheses.
         raise InputError(
             f"method is the function {method.__name__}; call it: method={method.__name__}()."
         )
@@ -115,19 +119,16 @@ def resolve(
         if not isinstance(test.calibration, Permutation | PairSwap):
             raise IncompatibleParts(
                 f"{test.name} is calibrated by {test.calibration!r}, which has no use for "
-                f"permutations={permutations}. "
-                "Leave it out."
+                f"permutations={permutations}. Leave it out."
             )
-        test = dataclasses.replace(
-            test, calibration=dataclasses.replace(test.calibration, permutations=permutations)
-        )
+        calibration = dataclasses.replace(test.calibration, permutations=permutations)
+        test = dataclasses.replace(test, calibration=calibration)
     if train_fraction is not None:
         if test.learning is None:
             raise IncompatibleParts(
                 f"{test.name} does not train, so it has no use for "
                 f"train_fraction={train_fraction}. Leave it out."
             )
-        test = dataclasses.replace(
-            test, learning=dataclasses.replace(test.learning, train_fraction=train_fraction)
-        )
+        learning = dataclasses.replace(test.learning, train_fraction=train_fraction)
+        test = dataclasses.replace(test, learning=learning)
     return test

@@ -1,9 +1,12 @@
 """`TwoSampleTest`: the four slots and a split, put together. Who reads this file knows the library.
 
 representation   what the samples are seen through: a kernel, or a map from points to features
-learning         the objective that trains it and the split that gives it data of its own; None without training
+learning         the objective that trains it, and the split that gives it data of its own
 statistic        one number for one labelling of the pooled points
 calibration      what that number looks like when P = Q, hence the p-value
+
+A test goes twice over the rows. The first pass, `survey`, learns what they are and picks those to
+fit on; the second computes the statistic from the others. What is in memory is read only once.
 """
 
 from __future__ import annotations
@@ -97,8 +100,8 @@ class TwoSampleTest:
         resources = self._resources(progress, client)
         generators = Generators(rng)
         with open_samples(X, Y, self.memory) as pair:
-            # Scaling sees the pooled points without labels, which no shuffle changes: the p-value
-            # stays exact.
+            # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
+            # shuffle of the labels changes it, and the p-value stays exact.
             surveyed = survey(pair, self._pick(generators), columns=columns)
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
             return fitted._test(pair, surveyed, generators, resources)
@@ -141,6 +144,7 @@ class TwoSampleTest:
         resources: Resources,
     ) -> FittedTest:
         scaled = scaling.apply(train, device=choose_device(device))
+        # A copy, since the test is a frozen record: it can be run again, and gives the same.
         representation = copy.deepcopy(self.representation).to(scaled.x.device)
         train_sizes = None
         log = None
@@ -152,13 +156,14 @@ class TwoSampleTest:
             start = getattr(representation, "start", None)
             if callable(start):
                 start(scaled.pooled(), generators.torch("start"))
+        # From here on nothing learns: shuffles must not change what they are evaluated with.
         representation.eval().requires_grad_(False)
         return FittedTest(
             representation, self, train.schema, scaling, train_sizes, log, train.dropped
         )
 
     def _resources(self, progress: bool | None, client: Any = None) -> Resources:
-        """What a computation may use: the memory of this test, and the workers of a Dask client."""
+        """What a computation may use: the memory of this test, and the workers of a client."""
         workers = HERE if client is None else DaskWorkers(client)
         return Resources(self.memory, progress, workers)
 
@@ -201,6 +206,7 @@ class FittedTest:
         """Test two new samples. They must not share points with those the test was fitted on."""
         resources = self.spec._resources(progress, client)
         with open_samples(X, Y, self.spec.memory) as pair:
+            # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(pair, no_rows, schema=self.schema)
             return self._test(pair, surveyed, Generators(rng), resources)
 
@@ -222,6 +228,7 @@ class FittedTest:
         generators: Generators,
         resources: Resources,
     ) -> TwoSampleResult:
+        """Test the rows that the survey did not pick."""
         _check_sizes(*surveyed.tested)
         representation = self._representation_for(resources)
         points = points_to_test(

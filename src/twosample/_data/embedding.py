@@ -92,6 +92,7 @@ def gathered(pieces: Iterable[Piece], count: int, memory: int | None = None) -> 
     parts: tuple[Tensor, ...] = ()
     with torch.no_grad():
         for embedded, places in pieces:
+            # The first piece shows how large and of which dtype they are.
             parts = parts or _room(embedded, count, memory)
             for part, new in zip(parts, embedded, strict=True):
                 part.index_copy_(0, places.to(part.device), new.to(part.device))

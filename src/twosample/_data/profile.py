@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, warn
 from .columns import Columns
 from .moments import Moments
+from .reading import read
 from .samples import Scaling
 from .schema import (
     KIND_WORDS,
@@ -24,7 +25,7 @@ from .schema import (
     matching,
     with_gaps,
 )
-from .tables import AS_FOUND, Images, Origin, Table, count, listed, read
+from .tables import AS_FOUND, Images, Origin, Table, count, listed
 
 _MOST_LEVELS = 10_000  # of one column, for an answer before batch after batch fills the memory
 

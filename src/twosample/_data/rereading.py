@@ -18,11 +18,12 @@ from .._progress import bar
 from .._resources import HERE, Resources, Workers
 from ..errors import InputError
 from .embedding import Embed, Piece, batches_for, gathered
+from .reading import read
 from .samples import EmbeddedSamples, Samples, Scaling
 from .schema import Schema
 from .streams import Pair, Partition, Stream
 from .survey import SampleRows, Survey, check_count, marked, usable
-from .tables import Origin, read
+from .tables import Origin
 
 _OTHER_ROWS = (
     "{} gave other rows when it was read again, or in another order, so that rows would be tested "

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import InputError, warn
 from .columns import Columns
 from .moments import Moments
+from .reading import read
 from .tables import (
     AS_FOUND,
     LAYOUTS,
@@ -28,7 +29,6 @@ from .tables import (
     Table,
     count,
     listed,
-    read,
 )
 
 MAX_LEVELS = 50

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import InputError
 from .columns import Columns
-from .tables import Origin, Table, read
+from .reading import read
+from .tables import Origin, Table
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from ..errors import InputError
 from .columns import Columns
+from .reading import as_narwhals
 from .spilled import Spilled, spill
-from .tables import AS_FOUND, Origin, Source, as_narwhals
+from .tables import AS_FOUND, Origin, Source
 
 _PART = 2**19  # numbers in a part of what is in memory already: 4 MiB in float64
 

@@ -20,10 +20,11 @@ from torch import Tensor
 from ..errors import InputError
 from .columns import Columns
 from .profile import Profile, schema_and_scaling
+from .reading import read
 from .samples import Samples, Scaling, split_rows
 from .schema import Schema
 from .streams import Pair, Stream, held
-from .tables import AS_FOUND, Images, Table, read
+from .tables import AS_FOUND, Images, Table
 
 MAX_TRAINING_ROWS = 100_000
 """At most so many rows of each stream are trained on: 300 batches, the usual, see 76,800 rows."""
@@ -74,6 +75,7 @@ def starting_rows(generator: torch.Generator, memory: int) -> Pick:
 
     def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
         n, m = sizes
+        # Medians of more rows would cost more and hardly differ.
         most = _most(_START_ROWS, numbers, memory)
         if most is None or n + m <= most:
             return every_row(sizes)
@@ -186,6 +188,8 @@ def survey(
     """
     rules = rules_of(schema, columns)
     in_memory = pair[0].in_memory and pair[1].in_memory
+    # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot be
+    # read gets its own sentence, not one about its size.
     x = _FirstPass(pair[0], "X", rules, in_memory)
     y = _FirstPass(pair[1], "Y", rules, in_memory)
     drawn: Rows | None = None
@@ -377,7 +381,7 @@ class _FirstPass:
         """The rows that were kept in the order of the stream, in the order they were drawn in."""
         dtype = {"": torch.float64, "uint8": torch.uint8, "float32": torch.float32}[schema.pixels]
         points = torch.empty((len(drawn), *schema.shape), dtype=dtype)
-        places = torch.argsort(drawn)
+        places = torch.argsort(drawn)  # the k-th row of the stream goes to places[k]
         start = 0
         self._kept.reverse()
         while self._kept:

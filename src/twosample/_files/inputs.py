@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from .._data.columns import Columns
 from .._data.streams import Stream
-from .._data.tables import Source, count, label, listed
+from .._data.tables import Source, count, listed
+from .._data.values import label
 from ..errors import InputError
 from .opening import ReadOptions, Sample, open_file
 

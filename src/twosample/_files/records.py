@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .._data.columns import Columns
-from .._data.tables import label
+from .._data.values import label
 from .._progress import Tick
 from ..errors import InputError
 

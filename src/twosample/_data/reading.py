@@ -1,0 +1,306 @@
+"""Whatever came in becomes a `Table` or an array of images, or a sentence that says why not.
+
+Each column is what the user says, else what it is. Missing values stay where they are if the user
+has a policy for them, and are an error otherwise; infinite values always are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import narwhals as nw
+import numpy as np
+import torch
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import InputError
+from .columns import Columns
+from .tables import AS_FOUND, LAYOUTS, Images, Kind, Origin, Source, Table, count, listed
+from .values import as_numbers, column_values, label
+
+_CHANNELS = (1, 3, 4)
+
+
+def read(data: object, origin: Origin, rules: Columns = AS_FOUND) -> Table | Images:
+    """Validate a sample, or a part of one."""
+    if isinstance(data, Source):
+        data = data.data
+    if isinstance(data, Table):
+        if data.rules != rules:
+            raise InputError(
+                f"the batches of {origin.sample} were kept as they were read first, with "
+                f"{data.rules!r}, so they cannot be read with {rules!r}; pass "
+                "Stream.batches(function), which can be read again."
+            )
+        return data
+    native: object = data
+    if not isinstance(data, torch.Tensor | np.ndarray | list | tuple):
+        native = as_narwhals(data, origin.sample)
+    if isinstance(native, nw.DataFrame):
+        names = [str(name) for name in native.columns]
+        # Names that only count the columns, such as those of pd.DataFrame(array), are no names.
+        named = names != [str(position) for position in range(len(names))]
+        columns = list(native.iter_columns())
+        return _read_table(columns, names, named, len(native), origin, rules)
+    if isinstance(native, nw.Series):
+        name = str(native.name or 0)
+        return _read_table([native], [name], False, len(native), origin, rules)
+    if isinstance(native, torch.Tensor):
+        array = _from_torch(native, origin)
+    else:
+        array = _from_numpy(native, origin)
+    if array.ndim == 0:
+        raise InputError(
+            f"{origin.sample} is a single {type(data).__name__}, not rows; pass a 2-D array or a "
+            "table, one row a point."
+        )
+    _check_size(len(array), int(np.prod(array.shape[1:])), origin)
+    if array.ndim == 1:
+        array = array.reshape(-1, 1)
+    return _read_array(array, origin, rules)
+
+
+def _from_torch(data: Tensor, origin: Origin) -> NDArray[Any]:
+    if data.layout != torch.strided or data.is_nested:
+        raise InputError(
+            f"{origin.sample} is a sparse or nested tensor ({data.layout}); pass a dense one, see "
+            "to_dense()."
+        )
+    if data.is_quantized:
+        raise InputError(
+            f"{origin.sample} is a tensor that is quantized; pass one of plain numbers, see "
+            "dequantize()."
+        )
+    if data.is_meta:
+        raise InputError(
+            f"{origin.sample} is a tensor that is on the meta device; pass one of plain numbers, "
+            "with values."
+        )
+    if data.is_floating_point() and data.dtype != torch.float64:
+        data = data.float()  # NumPy has no bfloat16
+    array: NDArray[Any] = data.numpy(force=True)
+    return array
+
+
+def _from_numpy(data: Any, origin: Origin) -> NDArray[Any]:
+    if isinstance(data, np.ma.MaskedArray) and data.dtype.kind in "biuf" and np.ma.is_masked(data):
+        # np.asarray would show what the mask hides.
+        data = np.ma.filled(data.astype(np.float64), np.nan)
+    try:
+        return np.asarray(data)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(
+            f"{origin.sample} is no array of numbers ({error}); pass rows of the same length."
+        ) from error
+
+
+def as_narwhals(data: object, sample: str) -> object:
+    """A narwhals table or series, or `data` itself if it is neither."""
+    try:
+        native: object = nw.from_native(cast("Any", data), allow_series=True, pass_through=True)
+    except DuplicateError as error:
+        twice = ", ".join(line.removeprefix("- ") for line in str(error).splitlines()[1:])
+        raise InputError(
+            f"{sample} has several columns of the same name ({twice}); rename them."
+        ) from error
+    if isinstance(native, nw.LazyFrame):
+        raise InputError(f"{sample} is a lazy table; collect it before testing.")
+    if native is data and hasattr(data, "__dataframe__"):
+        raise InputError(
+            f"{sample} is a {type(data).__name__}; convert it to a pandas, polars or pyarrow table."
+        )
+    if native is data and hasattr(data, "toarray"):
+        raise InputError(f"{sample} is a sparse matrix; pass {sample}.toarray().")
+    return native
+
+
+# Arrays
+
+
+def _read_array(array: NDArray[Any], origin: Origin, rules: Columns) -> Table | Images:
+    kind = array.dtype.kind
+    dtype = f"(dtype={array.dtype})"
+    if kind in "biuf" and array.ndim > 2:
+        return _read_images(array, origin, rules)
+    if kind in "biuf":
+        return _read_matrix(array, origin, rules)
+    if kind == "O":
+        # None among numbers is a missing value, which has a sentence of its own.
+        gaps = np.array([np.nan if value is None else 0.0 for value in array.flat])
+        gaps = gaps.reshape(len(array), -1)
+        _check_values(gaps, origin, lambda place: f"column {place[1]}", AS_FOUND)
+        complaint = (
+            f"is an object array {dtype}; convert it to numbers, or pass a table with named columns"
+        )
+    elif kind in "US":
+        complaint = (
+            f"is an array of strings {dtype}; pass a table with named columns, where strings are "
+            "categories"
+        )
+    elif kind in "mM":
+        complaint = (
+            f"holds dates or durations {dtype}; turn them into numbers, such as days since a fixed "
+            "date"
+        )
+    elif kind == "c":
+        complaint = (
+            f"is complex {dtype}; pass the real and the imaginary parts as columns of their own"
+        )
+    else:
+        complaint = f"does not hold numbers {dtype}; pass a table with named columns"
+    raise InputError(f"{origin.sample} {complaint}.")
+
+
+def _read_matrix(array: NDArray[Any], origin: Origin, rules: Columns) -> Table:
+    every = [str(position) for position in range(array.shape[1])]
+    places = rules.places(every, origin.sample)
+    names = [every[place] for place in places]
+    if len(names) < len(every):
+        array = array[:, places]
+    with np.errstate(over="ignore"):  # a long double may become infinite: found below
+        numbers = array.astype(np.float64, order="C")  # (N, d), always a copy
+    _check_values(numbers, origin, lambda place: f"column {names[place[1]]}", rules)
+    plain: Kind = "boolean" if array.dtype.kind == "b" else "numeric"
+    left_out = frozenset(every) - {*names}
+    table = Table(names, False, [plain] * len(names), numbers, {}, left_out, rules)
+    for position, name in enumerate(names):
+        asked = rules.kind_of(name)
+        if asked == "number":
+            table.kinds[position] = "numeric"
+        elif asked == "category":
+            values = numbers[:, position]
+            gaps = np.isnan(values)
+            table.kinds[position] = "category"
+            table.labels[position] = [
+                None if gap else label(value) for value, gap in zip(values, gaps, strict=True)
+            ]
+            numbers[~gaps, position] = 0.0
+    return table
+
+
+def _read_images(array: NDArray[Any], origin: Origin, rules: Columns) -> Images:
+    if rules != AS_FOUND:
+        raise InputError(
+            f"{origin.sample} holds images, which have no columns to choose; leave out {rules!r}."
+        )
+    shape = array.shape
+    whole = array.dtype == np.uint8
+    known = whole or array.dtype.kind == "f"
+    if array.ndim == 3 and known:
+        array = array[:, None]
+    elif array.ndim == 4 and known and (shape[1] in _CHANNELS or shape[3] in _CHANNELS):
+        # Where both axes could be the channels, bytes have them last, as files do, and floats
+        # first, as torch does.
+        last = shape[3] in _CHANNELS and (whole or shape[1] not in _CHANNELS)
+        array = array.transpose(0, 3, 1, 2) if last else array
+    else:
+        raise InputError(
+            f"{origin.sample} has shape {shape} and dtype {array.dtype}; a table is 2-D, and "
+            f"images are {LAYOUTS}."
+        )
+    pixels = np.uint8 if whole else np.float32
+    with np.errstate(over="ignore"):  # a double may become infinite: found below
+        images = array.astype(pixels, order="C")  # (N, C, H, W), always a copy
+    _check_values(
+        images, origin, lambda place: f"channel {place[1]}, pixel ({place[2]}, {place[3]})", None
+    )
+    return images
+
+
+# Tables
+
+
+def _read_table(
+    series: list[nw.Series[Any]],
+    every: list[str],
+    named: bool,
+    rows: int,
+    origin: Origin,
+    rules: Columns,
+) -> Table:
+    _check_size(rows, len(every), origin)
+    twice = sorted({name for name in every if every.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"{origin.sample} has several columns of the name {listed(twice)}; rename them."
+        )
+    places = rules.places(every, origin.sample)
+    names = [every[place] for place in places]
+    left_out = frozenset(every) - {*names}
+    table = Table(names, named, [], np.zeros((rows, len(names))), {}, left_out, rules)
+    for position, place in enumerate(places):
+        gaps = np.asarray(series[place].is_null().to_numpy(), dtype=bool)
+        if gaps.any():
+            table.numbers[gaps, position] = np.nan
+        # Where gaps are an error, there is no need to read what is between them.
+        if gaps.all() or (gaps.any() and rules.missing == "error"):
+            table.kinds.append("unknown")
+        else:
+            _fill_in(table, position, series[place], gaps, origin)
+    _check_values(table.numbers, origin, lambda place: table.where(place[1]), rules)
+    return table
+
+
+def _fill_in(
+    table: Table, position: int, column: nw.Series[Any], gaps: NDArray[np.bool_], origin: Origin
+) -> None:
+    """Put what is there of a column into the table."""
+    rows = np.flatnonzero(~gaps)
+    present = column if len(rows) == len(gaps) else column.filter((~gaps).tolist())
+    name = table.names[position]
+    where = table.where(position)
+    asked = table.rules.kind_of(name)
+    if asked == "number":
+        table.numbers[rows, position] = as_numbers(present, name, where, rows, origin)
+        table.kinds.append("numeric")
+        return
+    kind, values = column_values(present, asked, name, where, origin)
+    table.kinds.append(kind)
+    if not isinstance(values, list):
+        table.numbers[rows, position] = values
+        return
+    labels: list[str | None] = [None] * len(gaps)
+    for row, value in zip(rows.tolist(), values, strict=True):
+        labels[row] = value
+    table.labels[position] = labels
+
+
+# Complaints
+
+
+def _check_size(rows: int, columns: int, origin: Origin) -> None:
+    if rows == 0 or columns == 0:
+        raise InputError(
+            f"{origin.sample} is empty: it has {count(rows, 'row')} and {count(columns, 'column')}."
+        )
+
+
+def _check_values(
+    values: NDArray[Any], origin: Origin, where: Callable[[list[int]], str], rules: Columns | None
+) -> None:
+    """Refuse infinite values, and missing ones unless there is a policy for them.
+
+    `where` turns the indices of a value into its place in the row. Without `rules` there can be no
+    policy: images.
+    """
+    if values.dtype.kind != "f":
+        return
+    tolerated = rules is not None and rules.missing != "error"
+    bad = np.isinf(values) if tolerated else ~np.isfinite(values)
+    if not bad.any():
+        return
+    first = [int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape)]
+    infinite = bool(np.isinf(values[bad]).any())
+    problem = count(int(bad.sum()), "non-finite value" if infinite else "missing value")
+    remedy = "drop or impute them before testing"
+    if not infinite and rules is not None:
+        drop = origin.asks("missing", "drop")
+        indicator = origin.asks("missing", "indicator")
+        remedy = f"{remedy}, or use {drop} or {indicator}"
+    raise InputError(
+        f"{origin.sample} contains {problem} (first at {origin.at(first[0])}, {where(first)}); "
+        f"{remedy}."
+    )
