@@ -766,7 +766,7 @@ def _takes_the_representation(seen: _Statistic) -> None:
 
 
 def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
-    """`evaluate` gives a finite number in float64 for each shuffle, whatever others come with it."""
+    """`evaluate` gives a finite float64 for each shuffle, whatever others come with it."""
     for bins, shuffles in seen.plans():
         prepared = seen.prepared(seen.samples, bins)
         together = seen.part.evaluate(prepared, shuffles)

@@ -1,1 +1,1 @@
-"""What a result means: rows and columns that differ, power, locations, comparisons of many samples."""
+"""What a result means: what differs, and where; power; comparisons of many samples."""

@@ -1,7 +1,8 @@
-"""Which columns of a table differ: an exact test of each column, and its importance in the joint test.
+"""Which columns of a table differ: an exact test of each, and its importance in the joint test.
 
 The p-value of a column is that of a test in its own right. It is exact for the equality of that
-column's distribution. The importance is exploratory: it looks at the held-out points after the fact.
+column's distribution. The importance is exploratory: it looks at the held-out points after the
+fact.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def column_tests(
     statistic = MMD("unbiased")
     n, _ = samples.sizes
     tests = []
+    # All columns have the same shuffles, those of the joint test: their p-values fit together.
     for column, place in places(samples.schema):
         encoded = samples.pooled()[:, place]
         values = _comparable(column, encoded)
@@ -129,7 +131,7 @@ def column_tests(
 
 
 def _comparable(column: Column, encoded: Tensor) -> Tensor:
-    """One column as it is compared; missing numbers become one value that is far from all others."""
+    """One column as it is compared; missing numbers become one value, far from all others."""
     if column.kind != "numeric" or not column.missing:
         return encoded
     numbers = encoded[:, :1]
@@ -189,6 +191,7 @@ def importances(
     fitted: FittedTest, samples: Samples, shuffles: int, max_points: int, generator: torch.Generator
 ) -> tuple[float, list[float]]:
     """The joint statistic on some points of each sample, and how much each column takes from it."""
+    # Each importance takes some evaluations of the joint statistic, hence on some points only.
     few = _some_points(samples, max_points, generator)
     pooled = few.pooled()
     n, _ = few.sizes
@@ -233,7 +236,7 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
 
 
 def learned_widths(fitted: FittedTest) -> dict[str, float] | None:
-    """The learned width of each encoded column in the user's units, if the kernel has such widths."""
+    """The learned width of each encoded column in the user's units, if the kernel has widths."""
     kernel: object = fitted.representation
     while isinstance(kernel, DeepKernel | MeanEmbedding):
         # Of a deep kernel only q sees columns; kappa sees features.

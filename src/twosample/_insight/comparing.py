@@ -106,6 +106,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
         missing = [1.0] * (len(self.names) - len(self.results))
         pvalues = [*self.pvalues.values(), *missing]
         adjusted = CORRECTIONS[self.correction].adjust(pvalues)
+        # Those of the missing ones stand at the end, and `zip` leaves them out.
         return dict(zip(self.results, adjusted, strict=False))
 
     def reject(self, alpha: float | None = None) -> list[str]:
@@ -367,6 +368,7 @@ def compare(
                 raise ComparisonInterrupted(done) from None
             except TwoSampleError as error:
                 failures[name] = str(error)
+                # If all of them fail, the cause is common, and there is nothing to return.
                 if len(failures) == len(samples):
                     raise
                 warn(f"{_about(name, error)} It has no result.")

@@ -148,6 +148,7 @@ class Explanation:
 
     def ranked(self) -> list[ColumnDifference]:
         """The columns, those that differ most first."""
+        # Adjusted p-values are often equal, at 1 above all; then the importance decides.
         return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
 
     def to_dict(self) -> dict[str, Any]:

@@ -142,6 +142,7 @@ def locations(
     chosen_on = given
     rows = [np.arange(size) for size in given.sizes]
     if isinstance(learned, TwoSampleResult):
+        # The held-out rows will test the locations, so they have no part in the choice.
         chosen_on, rows = _rows_of_training(learned, given)
     test = TwoSampleTest(
         _embedding_by(fitted, count, how),
@@ -217,6 +218,7 @@ def _origins(
     """The sample and the row of each location that was selected among the pooled points."""
     of_x, of_y = rows
     origins = []
+    # `chosen` counts through the pooled points: those of X, then those of Y.
     for place in embedding.chosen:
         if place < len(of_x):
             origins.append(("X", int(of_x[place])))

@@ -118,13 +118,13 @@ class PredictedPower:
         return at_our_sizes * self._scale(n, m) / self._scale(*self.sizes)
 
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
-        """The predicted chance that p <= alpha when n points of X and m of Y (n if None) are tested.
+        """The predicted chance that p <= alpha, with n points of X and m of Y (n if None) tested.
 
         Points that train the kernel come on top. The kernel is the one that was fitted: more
         training points would make a better one.
         """
         n, m = self._sizes(n, m)
-        here = self._at(self.mmd2)
+        here = self._at(self.mmd2)  # a negative estimate counts as no difference
         mean = here.mmd2 + here._bias(n, m)
         return asymptotic_power(mean, here.deviation(n, m), self.threshold(n, m, alpha))
 
@@ -161,6 +161,7 @@ class PredictedPower:
         def enough(n: int) -> bool:
             return self.power(n, max(2, round(n * ratio)), alpha) >= power
 
+        # Power grows with n: double until it is enough, then halve the interval.
         high = 2
         while not enough(high):
             high *= 2
@@ -198,7 +199,7 @@ class PredictedPower:
     def smallest_effect(
         self, n: int, m: int | None = None, *, power: float = 0.9, alpha: float = ALPHA
     ) -> DetectableEffect:
-        """The smallest MMD, by this kernel, that a test on n and m points finds with a wanted power.
+        """The smallest MMD, by this kernel, that n and m points show with a wanted power.
 
         The variance is that of the difference at hand. For a smaller difference its first order
         shrinks with MMD^2.
@@ -537,7 +538,7 @@ def _choose(
     fractions: Sequence[float],
     alpha: float,
 ) -> SplitChoice:
-    """The best of `fractions`, from predictions with kernels that were trained on `sizes` points."""
+    """The best of `fractions`, from predictions with kernels trained on `sizes` points."""
     values, errors = _criteria(predictions, max(2, total // 2))
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
     all_plans = [plan for plans in predictions for plan in plans]
@@ -556,6 +557,7 @@ def _choose(
     half = min(range(len(fractions)), key=lambda k: abs(fractions[k] - 0.5))
     direction = gradients[best] - gradients[half]
     error = math.sqrt(float(direction @ covariance @ direction))
+    # A half is the usual choice; only an advantage that is no error speaks against it.
     flat = best != half and scores[best] - scores[half] <= error
     return SplitChoice(
         fraction=fractions[half if flat else best],
@@ -608,7 +610,7 @@ def fit_learning_curve(
         helped on the pilot does not make it certain that it never will.
     """
     design = np.array([[1.0, -_rate(size)] for size in sizes])
-    weights = 1 / np.square(np.maximum(errors, 1e-12))
+    weights = 1 / np.square(np.maximum(errors, 1e-12))  # an error of 0 would weigh infinitely
     covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
     limit, loss = covariance @ (design.T @ (weights * np.asarray(values)))
     if loss < 0:  # a kernel does not get worse by training

@@ -184,7 +184,7 @@ def _fields(record: Any) -> Attributes:
 
 
 def _settings(module: type[nn.Module]) -> Attributes:
-    """What a constructor takes, with the defaults; `inspect.Parameter.empty` where there is none."""
+    """What a constructor takes, and the defaults; `inspect.Parameter.empty` stands for none."""
     settings = {}
     for name, setting in inspect.signature(module).parameters.items():
         # Where a layer lies, and in which precision, is that of its tensors.

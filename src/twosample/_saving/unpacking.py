@@ -189,6 +189,7 @@ class _Reader:
         """A module that has been read already, at another place."""
         _check_keys(pieces, {"place"}, place)
         other = pieces["place"]
+        # Only a place that comes before, so that no part can be within itself.
         known = (
             type(other) is str
             and root(other) == root(place)
@@ -258,7 +259,7 @@ class _Reader:
         return layer
 
     def _own(self, pieces: dict[str, Any], hint: Any, place: str) -> Any:
-        """A part whose class is not ours: the one that was given, with the tensors that were saved."""
+        """A part whose class is not ours: the one that was given, with the saved tensors."""
         _check_keys(pieces, {"name", "module"}, place)
         name = _string(pieces["name"], place)
         module = _string(pieces["module"], place)
@@ -268,8 +269,9 @@ class _Reader:
                 "code is not in the file. Build one as it was and give it: "
                 f"twosample.load(path, parts={{{_shown(name)}: ...}})."
             )
-        self.own_used = True
+        self.own_used = True  # then nobody knows which points it takes, and shapes go unchecked
         given = self.own[name]
+        # A copy for each place: parts that were apart when they were saved stay apart.
         part = given() if isinstance(given, type) else copy.deepcopy(given)
         right = callable(part) if hint is Objective else isinstance(part, hint)
         if not right:
@@ -345,6 +347,7 @@ def _string(data: Any, place: str) -> Any:
 
 
 def _whole(data: Any, place: str) -> Any:
+    # Torch's sizes are 64 bits wide; JSON has numbers of any length.
     return _checked(data, type(data) is int and abs(data) < 2**63, "a whole number", place)
 
 
@@ -372,6 +375,7 @@ def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
     _check_scaling(fitted.scaling, fitted.schema)
     if fitted.train_sizes is not None and min(fitted.train_sizes) < 1:
         raise InputError(f"{min(fitted.train_sizes)} points to train on are too few.")
+    # The constructor of a test has checked what it starts from, not what was fitted.
     fitted.spec.statistic.check(fitted.representation)
     fitted.spec.calibration.check(fitted.spec.statistic, fitted.representation)
     if only_ours:
