@@ -1,16 +1,17 @@
-"""The products everything rests on: `row_sums` and `block_sums` of a kernel matrix that nobody holds, and `moments`.
+"""The products everything rests on: `row_sums`, `block_sums` and `moments` of a kernel matrix.
 
-All walk over tiles of the pooled kernel matrix, use its symmetry (a tile above the diagonal serves
-the one below it), and keep only sums, in float64. Memory grows with the number of points, never
-with its square. A kernel takes part through
+Nobody holds that matrix. All of them walk over its tiles, use its symmetry (a tile above the
+diagonal serves the one below it), and keep only sums, in float64. Memory grows with the number of
+points, never with its square. A kernel takes part through
 
-    kernel.embed(points)           the network, once                     -> a tuple of tensors, one row a point
+    kernel.embed(points)           the network, once: a tuple of tensors, one row a point
     kernel.centred(z)              all of them moved to where it is precise
-    kernel.features(z)             vectors whose inner products it is, or None: where they are few, tiles are not needed
-    kernel.tile(a, b)              the kernel between embedded points    -> (len(a), len(b))
-    kernel.sides(z)                embedded points as the left and as the right side of many tiles
+    kernel.features(z)             vectors whose inner products it is, or None;
+                                   where they are few, tiles are not needed
+    kernel.tile(a, b)              the kernel between embedded points: (len(a), len(b))
+    kernel.sides(z)                embedded points as the left and the right side of many tiles
     kernel.cross(left, right)      the tile between two sides
-    kernel.tile_and_pullback(a, b) the same, and a function that turns the gradient of the tile into gradients
+    kernel.tile_and_pullback(a, b) the tile, and a function that turns its gradient into gradients
                                    of `a`, of `b` and of `kernel.tile_parameters()`
 
 A kernel object comes in as an argument: this module imports none.
@@ -23,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,28 +33,29 @@ from ._progress import bar
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 
 Embedded: TypeAlias = tuple[Tensor, ...]
-"""Points as `Kernel.tile` sees them: tensors of equal length, for a deep kernel the features and the raw columns."""
+"""Points as `Kernel.tile` sees them: tensors of equal length, one row a point.
 
-Pullback: TypeAlias = Callable[
-    [Tensor, Sequence[bool]], tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]
-]
-"""(gradient of the tile, which embedded tensors need one) -> gradients of a, of b, of the tile parameters."""
+For a deep kernel they are the features and the raw columns.
+"""
 
-_CACHE_ROWS = (
-    512  # a float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache
-)
+Gradients: TypeAlias = tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]
+"""Gradients of a, of b and of the tile parameters; None where nobody needs one."""
+
+Pullback: TypeAlias = Callable[[Tensor, Sequence[bool]], Gradients]
+"""From the gradient of a tile, and which embedded tensors need one, to all gradients."""
+
+# A float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache.
+_CACHE_ROWS = 512
 # At most so many tile-sized buffers exist at any moment, in the backward pass of a deep kernel.
 _TILES_ALIVE = 12
-_NOTICEABLE_POINTS = 10_000  # comparing fewer takes about a second
-_KEPT_VALUES = (
-    2**21
-)  # so many kernel values, or fewer, are kept for the backward pass instead of computed again
-_GROUPS = (
-    32  # block sums are made of pairs of so many groups of strips, of more where a group would have
-)
-_GROUP_STRIPS = (
-    32  # more strips than this: about a second of work for a pair of them, on 2 x 16384 points
-)
+# Comparing fewer points takes about a second: too short for a bar.
+_NOTICEABLE_POINTS = 10_000
+# So many kernel values, or fewer, are kept for the backward pass instead of computed again.
+_KEPT_VALUES = 2**21
+# Block sums are made of pairs of so many groups of strips, or of more groups where one would have
+# more strips than this: about a second of work for a pair of groups, on 2 x 16384 points.
+_GROUPS = 32
+_GROUP_STRIPS = 32
 
 
 class TiledKernel(Protocol):
@@ -75,9 +77,9 @@ def accumulator(device: torch.device) -> torch.dtype:
 
 
 def tile_rows(memory: int, itemsize: int) -> int:
-    """The side of the square tiles that a budget of `memory` bytes allows, at most what a cache holds."""
-    rows = math.isqrt(memory // (_TILES_ALIVE * itemsize)) if memory > 0 else 0
-    return max(1, min(_CACHE_ROWS, rows))
+    """The side of square tiles within `memory` bytes, and no larger than a cache holds."""
+    values = max(0, memory) // (_TILES_ALIVE * itemsize)
+    return max(1, min(_CACHE_ROWS, math.isqrt(values)))
 
 
 @functools.cache
@@ -129,91 +131,103 @@ def row_sums(
         v = vectors.to(accumulator(vectors.device))
         return v @ (v.T @ weights.to(v))
     parameters = kernel.tile_parameters()
-    rows = tile_rows(memory, z[0].element_size())
-    values = len(weights) ** 2 / 2
-    keep = (
-        torch.is_grad_enabled()
-        and any(t.requires_grad for t in (*z, *parameters))
-        and values <= min(_KEPT_VALUES, memory / (_TILES_ALIVE * z[0].element_size()))
-    )
+    itemsize = z[0].element_size()
+    trained = torch.is_grad_enabled() and any(t.requires_grad for t in (*z, *parameters))
+    values = len(weights) ** 2 / 2  # the tiles on and above the diagonal
+    keep = trained and values <= min(_KEPT_VALUES, memory / (_TILES_ALIVE * itemsize))
+    plan = _Plan(kernel, tile_rows(memory, itemsize), keep, len(z))
     columns = weights if weights.ndim == 2 else weights[:, None]
-    apply = _RowSums.apply
-    sums: Tensor = apply(kernel, rows, keep, len(z), columns, *z, *parameters)  # type: ignore[no-untyped-call]
+    sums: Tensor = _RowSums.apply(plan, columns, *z, *parameters)  # type: ignore[no-untyped-call]
     return sums if weights.ndim == 2 else sums[:, 0]
 
 
+class _Plan(NamedTuple):
+    """How row sums are made."""
+
+    kernel: TiledKernel
+    rows: int  # the side of a tile
+    keep: bool  # whether tiles wait for the backward pass, or are computed again
+    parts: int  # how many of the tensors that follow are embedded points
+
+
 class _RowSums(torch.autograd.Function):
-    """K @ weights. Gradients are the kernel's own closed form, where it has one, else autograd's."""
+    """K @ weights; the backward pass pulls the gradient back tile by tile."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        kernel: TiledKernel,
-        rows: int,
-        keep: bool,
-        parts: int,
-        weights: Tensor,
-        *tensors: Tensor,
-    ) -> Tensor:
-        z = tensors[:parts]
-        ctx.kernel, ctx.rows, ctx.parts = kernel, rows, parts
+    def forward(ctx: Any, plan: _Plan, weights: Tensor, *tensors: Tensor) -> Tensor:
+        z = tensors[: plan.parts]
+        ctx.plan = plan
+        ctx.tiles = None
         ctx.save_for_backward(weights, *tensors)
-        ctx.tiles = list(_tiles_and_pullbacks(kernel, z, rows)) if keep else None
-        if ctx.tiles is None:
-            return _multiply(_tiles(kernel, z, rows), weights, z[0].dtype)
+        if not plan.keep:
+            return _multiply(_tiles(plan.kernel, z, plan.rows), weights, z[0].dtype)
+        ctx.tiles = list(_tiles_and_pullbacks(plan.kernel, z, plan.rows))
         return _multiply(((i, j, tile) for i, j, tile, _ in ctx.tiles), weights, z[0].dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        kernel, rows, parts = ctx.kernel, ctx.rows, ctx.parts
+        plan: _Plan = ctx.plan
         weights, *tensors = ctx.saved_tensors
-        z, parameters = tuple(tensors[:parts]), tensors[parts:]
-        wanted = ctx.needs_input_grad[5 : 5 + parts]
+        z = tuple(tensors[: plan.parts])
+        _, needs_weights, *needs = ctx.needs_input_grad
         grad_weights = None
-        if ctx.needs_input_grad[4]:
-            grad_weights = _multiply(_tiles(kernel, z, rows), grad, z[0].dtype).to(weights.dtype)
-        if not any(ctx.needs_input_grad[5:]):
-            return None, None, None, None, grad_weights, *([None] * len(tensors))
+        if needs_weights:
+            tiles = _tiles(plan.kernel, z, plan.rows)
+            grad_weights = _multiply(tiles, grad, z[0].dtype).to(weights.dtype)
+        if not any(needs):
+            return None, grad_weights, *([None] * len(tensors))
+        tiles_and_pullbacks = ctx.tiles or _tiles_and_pullbacks(plan.kernel, z, plan.rows)
+        gradients = _pull_back(tiles_and_pullbacks, grad, weights, tensors, needs[: plan.parts])
+        return None, grad_weights, *gradients
 
-        dtype, total = z[0].dtype, accumulator(z[0].device)
-        # Gradients of J can be very small numbers: they are scaled up before the cast, so that
-        # float32 tiles do not lose them.
-        size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
-        g, w = (grad / size).to(dtype), weights.to(dtype)
-        grad_z = [
-            torch.zeros(part.shape, dtype=total, device=part.device) if need else None
-            for part, need in zip(z, wanted, strict=True)
-        ]
-        grad_parameters = [torch.zeros(p.shape, dtype=total, device=p.device) for p in parameters]
-        for i, j, _, pullback in ctx.tiles or _tiles_and_pullbacks(kernel, z, rows):
-            # dJ/dK = g w^T; a tile above the diagonal also stands for its mirror image.
-            outer = (
-                g[i] @ w[j].T
-                if i == j
-                else torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
-            )
-            into_i, into_j, into_parameters = pullback(outer, wanted)
-            for sums, at_i, at_j in zip(grad_z, into_i, into_j, strict=True):
-                if sums is not None and at_i is not None and at_j is not None:
-                    sums[i] += at_i
-                    sums[j] += at_j
-            for sums, part in zip(grad_parameters, into_parameters, strict=True):
-                if part is not None:
-                    sums += part
-        gradients = [None if s is None else (s * size).to(dtype) for s in grad_z]
-        gradients += [
-            (s * size).to(p.dtype) for s, p in zip(grad_parameters, parameters, strict=True)
-        ]
-        return None, None, None, None, grad_weights, *gradients
+
+def _pull_back(
+    tiles: Iterable[tuple[slice, slice, Tensor, Pullback]],
+    grad: Tensor,
+    weights: Tensor,
+    tensors: Sequence[Tensor],
+    needs: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients of embedded points, of which `needs` says which are needed, and parameters."""
+    parts = len(needs)
+    dtype = tensors[0].dtype
+    total = accumulator(grad.device)
+    # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32
+    # tiles do not lose them.
+    size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
+    g = (grad / size).to(dtype)
+    w = weights.to(dtype)
+    wanted = [*needs, *[True] * (len(tensors) - parts)]
+    sums = [
+        torch.zeros(tensor.shape, dtype=total, device=tensor.device) if want else None
+        for tensor, want in zip(tensors, wanted, strict=True)
+    ]
+    for i, j, _, pullback in tiles:
+        # dJ/dK = g w^T; a tile above the diagonal also stands for its mirror image.
+        if i == j:
+            outer = g[i] @ w[j].T
+        else:
+            outer = torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
+        into_i, into_j, into_parameters = pullback(outer, needs)
+        for of_points, at_i, at_j in zip(sums[:parts], into_i, into_j, strict=True):
+            if of_points is not None and at_i is not None and at_j is not None:
+                of_points[i] += at_i
+                of_points[j] += at_j
+        for of_parameter, part in zip(sums[parts:], into_parameters, strict=True):
+            if of_parameter is not None and part is not None:
+                of_parameter += part
+    return [
+        None if tensor_sum is None else (tensor_sum * size).to(tensor.dtype)
+        for tensor_sum, tensor in zip(sums, tensors, strict=True)
+    ]
 
 
 def _multiply(
     tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype
 ) -> Tensor:
     """K @ weights from the tiles on and above the diagonal of K."""
-    # Transposed, since BLAS is several times faster at (few rows) x tile than at tile x (few
-    # columns).
+    # Transposed: BLAS is several times faster at (few rows) x tile than at tile x (few columns).
     w = weights.T.to(dtype).contiguous()  # (c, N)
     sums = torch.zeros(w.shape, dtype=accumulator(w.device), device=w.device)
     for i, j, tile in tiles:
@@ -253,10 +267,10 @@ def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
 
 @dataclass(frozen=True)
 class _Strip:
-    """Points of `len(bins)` bins, `size` of each, interleaved: point t of bin u stands at t * len(bins) + u.
+    """Points of `len(bins)` bins, `size` of each, interleaved.
 
-    So the sum within bins is a sum of `size` contiguous pieces, which is quick, whatever the size
-    of the bins.
+    Point t of bin u stands at t * len(bins) + u. So the sum within bins is a sum of `size`
+    contiguous pieces, which is quick, whatever the size of the bins.
     """
 
     points: Tensor  # (size * len(bins),) indices
@@ -264,15 +278,21 @@ class _Strip:
     size: int
 
 
+class _Place(NamedTuple):
+    """Where a strip stands in its group."""
+
+    rows: slice
+    bins: Tensor  # (s,) as numbered within the group
+    size: int  # of each bin
+
+
 @dataclass(frozen=True)
 class _Group:
-    """Embedded points of several strips, strip after strip: what somebody needs who compares them."""
+    """Embedded points of several strips, strip after strip: all that comparing them needs."""
 
     z: Embedded
     weights: Tensor  # (c, points)
-    strips: list[
-        tuple[slice, Tensor, int]
-    ]  # where it stands, its bins as numbered within the group, their size
+    strips: list[_Place]
     bins: int  # how many
 
 
@@ -330,93 +350,93 @@ def block_and_row_sums(
         progress = False
     with torch.no_grad():
         z = kernel.centred(embedded(kernel, points))
-        device, total = z[0].device, accumulator(z[0].device)
+        device = z[0].device
+        total = accumulator(device)
+        bins = bins.to(device)
         count = int(bins.max()) + 1 if len(bins) else 0
         vectors = kernel.features(z)
         if vectors is not None:
-            return _sums_of_features(
-                vectors.to(total), bins.to(device), count, weights.to(device, total), diagonal
-            )
-        blocks = torch.zeros((count, count), dtype=total, device=device)
-        w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
-        rows = torch.zeros(w.shape, dtype=total, device=device)
-        strips = _strips(bins.to(device), count, tile_rows(resources.memory, z[0].element_size()))
+            weights = weights.to(device, total)
+            return _sums_of_features(vectors.to(total), bins, count, weights, diagonal)
+        strips = _strips(bins, count, tile_rows(resources.memory, z[0].element_size()))
         # Who does the work has no say in how it is cut, nor in the order in which the pieces are
         # added up below: so it does not change a bit of the result.
         each = min(_GROUP_STRIPS, max(2, -(-len(strips) // _GROUPS)))
         members = [strips[k : k + each] for k in range(0, len(strips), each)]
         points_of = [torch.cat([strip.points for strip in group]) for group in members]
         bins_of = [torch.unique(torch.cat([strip.bins for strip in group])) for group in members]
+        w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
         team = resources.workers
-        seen = team.share(kernel)
+        shared_kernel = team.share(kernel)
 
         # In this process, keep no more groups than are compared at a time.
         @functools.lru_cache(maxsize=2 if team is HERE else None)
         def group(k: int) -> Any:
-            return team.share(
-                _group(members[k], _rows(z, points_of[k]), w[:, points_of[k]], bins_of[k])
-            )
+            chosen = points_of[k]
+            return team.share(_group(members[k], _rows(z, chosen), w[:, chosen], bins_of[k]))
+
+        def work(a: int, b: int) -> tuple[Any, ...]:
+            return shared_kernel, group(a), None if a == b else group(b), diagonal
 
         pairs = list(itertools.combinations_with_replacement(range(len(members)), 2))
-        found = team.map(
-            _compare, ((seen, group(a), None if a == b else group(b), diagonal) for a, b in pairs)
-        )
+        compared = team.map(_compare, (work(a, b) for a, b in pairs))
+        blocks = torch.zeros((count, count), dtype=total, device=device)
+        rows = torch.zeros(w.shape, dtype=total, device=device)
         with bar("comparing", len(pairs), progress) as tick:
-            for (a, b), (block, of_a, of_b) in zip(pairs, found, strict=True):
-                blocks.index_put_(
-                    (bins_of[a][:, None], bins_of[b][None, :]), block.to(device), accumulate=True
-                )
+            for (a, b), (block, of_a, of_b) in zip(pairs, compared, strict=True):
+                block = block.to(device)
+                place = (bins_of[a][:, None], bins_of[b][None, :])
+                blocks.index_put_(place, block, accumulate=True)
                 rows[:, points_of[a]] += of_a.to(device)
                 if a != b:
-                    blocks.index_put_(
-                        (bins_of[b][:, None], bins_of[a][None, :]),
-                        block.T.to(device),
-                        accumulate=True,
-                    )
+                    mirrored = (bins_of[b][:, None], bins_of[a][None, :])
+                    blocks.index_put_(mirrored, block.T, accumulate=True)
                     rows[:, points_of[b]] += of_b.to(device)
                 tick("")
         return blocks, rows.T
 
 
 def _group(strips: Sequence[_Strip], z: Embedded, weights: Tensor, bins: Tensor) -> _Group:
-    """The strips as they stand in `z`, with their bins numbered by their places in `bins`, which are sorted."""
-    ends = list(itertools.accumulate(len(strip.points) for strip in strips))
-    places = [slice(end - len(strip.points), end) for strip, end in zip(strips, ends, strict=True)]
-    own = [torch.searchsorted(bins, strip.bins) for strip in strips]
-    return _Group(
-        z, weights, list(zip(places, own, (strip.size for strip in strips), strict=True)), len(bins)
-    )
+    """The strips as they stand in `z`; their bins get the numbers of their places in `bins`."""
+    places = []
+    start = 0
+    for strip in strips:
+        end = start + len(strip.points)
+        numbers = torch.searchsorted(bins, strip.bins)  # `bins` are sorted
+        places.append(_Place(slice(start, end), numbers, strip.size))
+        start = end
+    return _Group(z, weights, places, len(bins))
 
 
 def _compare(
     kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Block sums between the bins of two groups, and what each adds to the row sums of the other; None is `a` itself.
+    """Block sums between the bins of two groups, and what each adds to the row sums of the other.
 
-    Within one group, and only there, both sides of the diagonal are in the block sums, and all row
-    sums in the first.
+    None for `b` is `a` itself. Within one group, and only there, both sides of the diagonal are in
+    the block sums, and all row sums in the first.
     """
     _keep_freed_memory()
     other = a if b is None else b
-    device, total = a.weights.device, accumulator(a.weights.device)
+    device = a.weights.device
+    total = accumulator(device)
     blocks = torch.zeros((a.bins, other.bins), dtype=total, device=device)
     of_a = torch.zeros(a.weights.shape, dtype=total, device=device)
     of_b = of_a if b is None else torch.zeros(other.weights.shape, dtype=total, device=device)
     with torch.no_grad():
         left, right = kernel.sides(a.z)
         if b is not None:
-            right = kernel.sides(b.z)[1]
+            _, right = kernel.sides(b.z)
         for k, (i, bins_i, size_i) in enumerate(a.strips):
-            for j, bins_j, size_j in a.strips[k:] if b is None else b.strips:
+            # Within one group, the strips before this one have met it already.
+            partners = a.strips[k:] if b is None else b.strips
+            for j, bins_j, size_j in partners:
                 tile = kernel.cross(_rows(left, i), _rows(right, j))
                 itself = b is None and i == j
                 if itself and not diagonal:
                     tile.fill_diagonal_(0)
-                block = (
-                    tile.reshape(size_i, len(bins_i), size_j, len(bins_j))
-                    .sum(0)
-                    .sum(1, dtype=total)
-                )
+                interleaved = tile.reshape(size_i, len(bins_i), size_j, len(bins_j))
+                block = interleaved.sum(0).sum(1, dtype=total)
                 blocks[bins_i[:, None], bins_j] += block  # no bin is in a strip twice
                 of_a[:, i] += other.weights[:, j] @ tile.T
                 if not itself:
@@ -430,8 +450,10 @@ def _sums_of_features(
     v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool
 ) -> tuple[Tensor, Tensor]:
     """Block sums and row sums of v v^T for (N, p) features v, in a time linear in N."""
-    totals = torch.zeros(count, v.shape[1], dtype=v.dtype, device=v.device).index_add_(0, bins, v)
-    blocks, rows = totals @ totals.T, v @ (v.T @ weights)
+    totals = torch.zeros(count, v.shape[1], dtype=v.dtype, device=v.device)
+    totals.index_add_(0, bins, v)
+    blocks = totals @ totals.T
+    rows = v @ (v.T @ weights)
     if not diagonal:
         own = v.square().sum(1)
         blocks.diagonal().index_add_(0, bins, own, alpha=-1)
@@ -440,7 +462,10 @@ def _sums_of_features(
 
 
 def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
-    """Cut the points into strips of at most `rows` points, each of bins of one size; larger bins are cut."""
+    """Cut the points into strips of at most `rows` points, each of bins of one size.
+
+    A bin of more points than that is cut into several strips.
+    """
     sizes = torch.bincount(bins, minlength=count)
     order = torch.argsort(bins, stable=True)
     starts = torch.cumsum(sizes, 0) - sizes
@@ -486,10 +511,11 @@ def moments(
     *,
     memory: int = DEFAULT_MEMORY,
 ) -> tuple[Tensor, Tensor]:
-    """Sums of the kernel matrix K and of its squared entries, without K, its diagonal and a gradient.
+    """Sums of the kernel matrix K and of its squared entries, off its diagonal and without K.
 
-    All that unbiased estimates of the variance of an MMD need: a sum of products over *distinct*
-    points is a sum of products of row sums, less the squared entries that it counts twice.
+    There is no gradient. This is all that unbiased estimates of the variance of an MMD need: a sum
+    of products over *distinct* points is a sum of products of row sums, less the squared entries
+    that it counts twice.
 
     Parameters
     ----------
@@ -507,12 +533,14 @@ def moments(
     _keep_freed_memory()
     with torch.no_grad():
         z = kernel.centred(embedded(kernel, points))
-        device, total = z[0].device, accumulator(z[0].device)
+        device = z[0].device
+        total = accumulator(device)
         member = torch.nn.functional.one_hot(bins.to(device)).to(total)  # (N, S)
         vectors = kernel.features(z)
         if vectors is not None and vectors.shape[1] <= _CACHE_ROWS:
             return _moments_of_features(vectors.to(total), member)
-        sums, squares = torch.zeros_like(member), member.new_zeros(member.shape[1], member.shape[1])
+        sums = torch.zeros_like(member)
+        squares = member.new_zeros(member.shape[1], member.shape[1])
         # A tile is taken to float64 before anything is added up: the variance is what is left of
         # large sums when others are subtracted. So it counts as three.
         rows = tile_rows(memory, 3 * z[0].element_size())
@@ -529,25 +557,28 @@ def moments(
 
 
 def _moments_of_features(v: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
-    """`moments` of v v^T for (N, p) features v, in a time linear in N: its squares are those of the p x p scatter."""
+    """`moments` of v v^T for (N, p) features v, in a time linear in N.
+
+    The sum of the squared entries between two bins is the inner product of their p x p scatters.
+    """
     own = v.square().sum(1)
     sums = v @ (v.T @ member) - own[:, None] * member
-    scatter = torch.stack([(v * column[:, None]).T @ v for column in member.T]).flatten(
-        1
-    )  # (S, p p)
+    scatters = [(v * column[:, None]).T @ v for column in member.T]
+    scatter = torch.stack(scatters).flatten(1)  # (S, p p)
     return sums, scatter @ scatter.T - torch.diag(member.T @ own.square())
 
 
 def paired_moments(
     kernel: TiledKernel, x: Tensor | Embedded, y: Tensor | Embedded, *, memory: int = DEFAULT_MEMORY
 ) -> tuple[Tensor, Tensor]:
-    """(n,) row sums and the sum of squares of H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i), i != j.
+    """(n,) row sums and the sum of squares of H_ij, i != j.
 
-    H is itself a kernel, on the pairs (X_i, Y_i): its tiles are made of four of `kernel`. For
-    samples of one size.
+    H_ij = k(X_i, X_j) + k(Y_i, Y_j) - k(X_i, Y_j) - k(X_j, Y_i) is itself a kernel, on the pairs
+    (X_i, Y_i): its tiles are made of four of `kernel`. For samples of one size.
     """
     with torch.no_grad():
-        a, b = embedded(kernel, x), embedded(kernel, y)
+        a = embedded(kernel, x)
+        b = embedded(kernel, y)
         n = len(a[0])
         both = kernel.centred(tuple(torch.cat(parts) for parts in zip(a, b, strict=True)))
         pairs = (*_rows(both, slice(0, n)), *_rows(both, slice(n, 2 * n)))
@@ -570,11 +601,14 @@ class _OnPairs:
         return z
 
     def features(self, z: Embedded) -> Tensor | None:
-        u, v = (self.kernel.features(half) for half in _halves(z))
+        x, y = _halves(z)
+        u = self.kernel.features(x)
+        v = self.kernel.features(y)
         return None if u is None or v is None else u - v
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        (x, y), (u, v) = _halves(a), _halves(b)
+        x, y = _halves(a)
+        u, v = _halves(b)
         tile = self.kernel.tile(x, u) + self.kernel.tile(y, v)
         return tile.sub_(self.kernel.tile(x, v)).sub_(self.kernel.tile(y, u))
 
@@ -592,4 +626,5 @@ class _OnPairs:
 
 
 def _halves(z: Embedded) -> tuple[Embedded, Embedded]:
-    return z[: len(z) // 2], z[len(z) // 2 :]
+    half = len(z) // 2
+    return z[:half], z[half:]

@@ -13,16 +13,18 @@ Tick: TypeAlias = Callable[[str], None]
 
 def wanted(progress: bool | None) -> bool:
     """Whether to draw: as asked, or if nobody asked, where standard error is a terminal."""
-    if progress is None:
-        return (
-            sys.stderr is not None and sys.stderr.isatty()
-        )  # there is none in a process that has closed it
-    return progress
+    if progress is not None:
+        return progress
+    # A process may have closed its standard error.
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
 def bar(title: str, total: int | None, progress: bool | None) -> Iterator[Tick]:
-    """A bar of `total` units, or of an unknown number, on standard error that disappears when it is done."""
+    """A bar on standard error that disappears when the work is done.
+
+    It has `total` units, or an unknown number if that is None.
+    """
     if not wanted(progress):
         yield lambda note: None
         return
