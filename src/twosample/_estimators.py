@@ -24,7 +24,9 @@ REGULARISER = 1e-8
 
 
 def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
-    """MMD^2, minimum variance unbiased: mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j).
+    """MMD^2, the unbiased estimate of minimum variance.
+
+        mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j)
 
     `xx` and `yy` are sums *without* their diagonals, `xy` the sum over all n m pairs.
     """
@@ -32,7 +34,10 @@ def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
 
 
 def mmd2_biased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
-    """The squared MMD of the two empirical distributions, never negative; `xx` and `yy` *with* their diagonals."""
+    """The squared MMD of the two empirical distributions, never negative.
+
+    `xx` and `yy` are sums *with* their diagonals.
+    """
     return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
 
 
@@ -46,10 +51,10 @@ def mmd2_paired(xx: Tensor, yy: Tensor, xy: Tensor, pairs: Tensor, n: int) -> Te
 
 
 def variance_paired(h: Tensor) -> Tensor:
-    """sigma^2 of equation (5) without lambda, from h_i = mean_j H_ij: four times their population variance.
+    """sigma^2 of equation (5) without lambda: four times the population variance of h.
 
-    The same number as (4 / n^3) sum_i (sum_j H_ij)^2 - (4 / n^4) (sum_ij H_ij)^2, but centred
-    first, so rounding can never make it negative.
+    h_i is mean_j H_ij. This is the same number as (4 / n^3) sum_i (sum_j H_ij)^2 - (4 / n^4)
+    (sum_ij H_ij)^2, but centred first, so rounding can never make it negative.
     """
     return 4 * h.var(correction=0)
 
@@ -60,20 +65,21 @@ def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     At n = m this is 4 (Var_x(w) + Var_y(w)); equation (5) is smaller by 8 Cov(w(X_i), w(Y_i)), the
     covariance of the pairs, which has expectation zero for independent samples.
     """
-    n, m = len(witness_x), len(witness_y)
+    n = len(witness_x)
+    m = len(witness_y)
     spread = 4 * witness_x.var(correction=0) / n + 4 * witness_y.var(correction=0) / m
     return spread * (2 * n * m / (n + m))
 
 
 class VarianceTerms(NamedTuple):
-    """What the variance of MMD^2 is made of, at any sizes: unbiased estimates, so any may fall below 0 by chance.
+    """What the variance of MMD^2 is made of, at any sizes.
 
-    With w the witness, and k centred under both of its distributions (less E over one point, less E
-    over the other, plus E over both), the five terms of the Hoeffding decomposition of MMD^2 are
-    uncorrelated:
+    These are unbiased estimates, so any may fall below 0 by chance. With w the witness, and k
+    centred under both of its distributions (less E over one point, less E over the other, plus E
+    over both), the five terms of the Hoeffding decomposition of MMD^2 are uncorrelated:
 
-        Var[MMD^2] = 4 Var_P(w) / n + 4 Var_Q(w) / m + 2 xx / (n (n - 1)) + 2 yy / (m (m - 1)) + 4
-        xy / (n m).
+        Var[MMD^2] = 4 Var_P(w) / n + 4 Var_Q(w) / m
+                     + 2 xx / (n (n - 1)) + 2 yy / (m (m - 1)) + 4 xy / (n m).
 
     The paper's xi_1 is x + y, and its xi_2 is 2 xi_1 + xx + yy + 2 xy.
     """
@@ -86,31 +92,55 @@ class VarianceTerms(NamedTuple):
 
 
 def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceTerms:
-    """The terms of the variance without bias, from averages over distinct points only; n and m at least 4.
+    """The terms of the variance without bias, from averages over distinct points only.
 
-    `sums_x` is (n, 2): for each point of X the sums of its kernel values with the other points of X
-    and with those of Y; `sums_y` is (m, 2), with X and with the other points of Y; `squares` the
-    (2, 2) sums of squared values, without k(z, z). `products.moments` gives all three. Writing A_i,
-    C_i for the columns of `sums_x` and F for `squares`, for example the sum of k(X_i, X_j) k(X_i,
-    X_k) over distinct i, j, k is sum A_i^2 - F_xx.
+    n and m must be at least 4. `sums_x` is (n, 2): for each point of X the sums of its kernel
+    values with the other points of X and with those of Y. `sums_y` is (m, 2), with X and with the
+    other points of Y. `squares` holds the (2, 2) sums of squared values, without k(z, z).
+    `products.moments` gives all three.
+
+    Writing A_i, C_i for the columns of `sums_x` and F for `squares`, for example the sum of
+    k(X_i, X_j) k(X_i, X_k) over distinct i, j, k is sum A_i^2 - F_xx.
     """
-    (a, c), (d, b) = sums_x.T, sums_y.T
-    n, m = len(a), len(b)
+    n = len(sums_x)
+    m = len(sums_y)
     if min(n, m) < 4:
         raise ValueError(f"a variance without bias takes 4 points of each sample, not {n} and {m}.")
-    xx, yy, xy = a.sum(), b.sum(), c.sum()
-    aa, bb, cc, dd = a @ a, b @ b, c @ c, d @ d
-    f_xx, f_yy, f_xy = squares[0, 0], squares[1, 1], squares[0, 1]
-    n2, m2 = n * (n - 1), m * (m - 1)
-    n3, m3 = n2 * (n - 2), m2 * (m - 2)
+    a, c = sums_x.T
+    d, b = sums_y.T
+    aa = a @ a
+    bb = b @ b
+    cc = c @ c
+    dd = d @ d
+    ac = a @ c
+    bd = b @ d
+    f_xx = squares[0, 0]
+    f_yy = squares[1, 1]
+    f_xy = squares[0, 1]
+    # How many pairs and triples of distinct points there are in X and in Y.
+    n2 = n * (n - 1)
+    m2 = m * (m - 1)
+    n3 = n2 * (n - 2)
+    m3 = m2 * (m - 2)
+
     # E[k(X, X') k(X, X'')], with Y in the place of X' and X'', and the same for Y.
-    x_xx, x_xy, x_yy = (aa - f_xx) / n3, (a @ c) / (n2 * m), (cc - f_xy) / (n * m2)
-    y_yy, y_xy, y_xx = (bb - f_yy) / m3, (b @ d) / (m2 * n), (dd - f_xy) / (m * n2)
+    x_xx = (aa - f_xx) / n3
+    x_xy = ac / (n2 * m)
+    x_yy = (cc - f_xy) / (n * m2)
+    y_yy = (bb - f_yy) / m3
+    y_xy = bd / (m2 * n)
+    y_xx = (dd - f_xy) / (m * n2)
+
     # Products of two expectations: four distinct points.
+    xx = a.sum()
+    yy = b.sum()
+    xy = c.sum()
     xx_xx = (xx * xx - 4 * aa + 2 * f_xx) / (n3 * (n - 3))
     yy_yy = (yy * yy - 4 * bb + 2 * f_yy) / (m3 * (m - 3))
-    xx_xy, yy_xy = (xx * xy - 2 * (a @ c)) / (n3 * m), (yy * xy - 2 * (b @ d)) / (m3 * n)
+    xx_xy = (xx * xy - 2 * ac) / (n3 * m)
+    yy_xy = (yy * xy - 2 * bd) / (m3 * n)
     xy_xy = (xy * xy - cc - dd + f_xy) / (n2 * m2)
+
     return VarianceTerms(
         x=x_xx - 2 * x_xy + x_yy - (xx_xx - 2 * xx_xy + xy_xy),
         y=y_yy - 2 * y_xy + y_xx - (yy_yy - 2 * yy_xy + xy_xy),
@@ -131,67 +161,74 @@ def variance_terms_paired(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor
     n = len(sums)
     if n < 4:
         raise ValueError(f"a variance without bias takes 4 pairs, not {n}.")
-    total, rows = sums.sum(), sums @ sums
+    total = sums.sum()
+    rows = sums @ sums
     pairs = n * (n - 1)
-    four = (total * total - 4 * rows + 2 * squares) / (pairs * (n - 2) * (n - 3))
-    return (rows - squares) / (pairs * (n - 2)) - four, squares / pairs - four
+    mean_squared = (total * total - 4 * rows + 2 * squares) / (pairs * (n - 2) * (n - 3))
+    xi_1 = (rows - squares) / (pairs * (n - 2)) - mean_squared
+    xi_2 = squares / pairs - mean_squared
+    return xi_1, xi_2
 
 
 def variance_of_mmd2_paired(xi_1: Tensor, xi_2: Tensor, n: int) -> Tensor:
-    """Var[MMD^2] of equation (2) at n pairs, both terms: 4 (n - 2) / (n (n - 1)) xi_1 + 2 / (n (n - 1)) xi_2."""
+    """Var[MMD^2] of equation (2) at n pairs: (4 (n - 2) xi_1 + 2 xi_2) / (n (n - 1))."""
     return (4 * (n - 2) * xi_1 + 2 * xi_2) / (n * (n - 1))
 
 
 def power_criterion(mmd2: Tensor, variance: Tensor, regulariser: float) -> Tensor:
-    """J = MMD^2 / sqrt(sigma^2 + lambda), equation (4): the test's power grows with it at every level."""
+    """J = MMD^2 / sqrt(sigma^2 + lambda), equation (4): power grows with it at every level."""
     return mmd2 / torch.sqrt(variance + regulariser)
 
 
 def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
-    """Pr(estimate > threshold) for an estimate that is normal around `mmd2` with this deviation, equation (3)."""
+    """Pr(estimate > threshold), equation (3), for an estimate that is normal around `mmd2`."""
     if deviation <= 0:
         return float(mmd2 > threshold)
-    return float(
-        torch.special.ndtr(torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64))
-    )
+    z = torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)
+    return float(torch.special.ndtr(z))
 
 
 def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
-    """Hotelling's T^2 from the share of the total scatter that the difference of the means makes up.
+    """Hotelling's T^2 from the share of the total scatter that is between the means.
 
     With T = W + c d d' the total scatter, W the scatter within and S = W / degrees, Sherman and
     Morrison give c d' S^-1 d = degrees share / (1 - share) where share = c d' T^-1 d, in [0, 1).
     """
-    return degrees * share / (1 - share).clamp_min(torch.finfo(torch.float64).eps)
+    # Rounding can bring the share to 1 where the means differ by far more than the spread.
+    rest = (1 - share).clamp_min(torch.finfo(torch.float64).eps)
+    return degrees * share / rest
 
 
 def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) -> Tensor:
-    """What T^2 grows with for each point: d' (S + lambda I)^-1 d, S = (2 n m / (n + m)) (S_x / n + S_y / m).
+    """What T^2 grows with for each point: d' (S + lambda I)^-1 d.
 
-    At n = m, S = S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016]
-    without that of the pairs, which has expectation zero for independent samples.
+    d is the difference of the means and S = (2 n m / (n + m)) (S_x / n + S_y / m). At n = m, S =
+    S_x + S_y is the covariance of the differences f(X_i) - f(Y_i) of [Jitkrittum2016] without that
+    of the pairs, which has expectation zero for independent samples.
     """
-    n, m = len(features_x), len(features_y)
-    difference = features_x.mean(0) - features_y.mean(0)
-    S = sum(
-        (f - f.mean(0)).T @ (f - f.mean(0)) / len(f) * (2 * n * m / (n + m) / len(f))
-        for f in (features_x, features_y)
-    )
-    ridge = regulariser * torch.eye(
-        len(difference), dtype=difference.dtype, device=difference.device
-    )
-    value: Tensor = difference @ torch.linalg.solve(S + ridge, difference)
+    n = len(features_x)
+    m = len(features_y)
+    d = features_x.mean(0) - features_y.mean(0)
+    harmonic = 2 * n * m / (n + m)
+    S = _covariance(features_x) * (harmonic / n) + _covariance(features_y) * (harmonic / m)
+    ridge = regulariser * torch.eye(len(d), dtype=d.dtype, device=d.device)
+    value: Tensor = d @ torch.linalg.solve(S + ridge, d)
     return value
+
+
+def _covariance(features: Tensor) -> Tensor:
+    centred = features - features.mean(0)
+    return centred.T @ centred / len(features)
 
 
 def two_binomials(
     n: int, m: int, *, two_sided: bool
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    """Survival function and threshold of p_x - p_y, shares of heads in n and in m throws of a fair coin.
+    """Survival function and threshold of p_x - p_y, shares of heads in n and in m throws.
 
-    At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and follows the
-    binomial law of 2 n throws [LopezPaz2017]. A coin that is not fair has less spread, so its
-    p-values are larger than they need be.
+    The coin is fair. At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and
+    follows the binomial law of 2 n throws [LopezPaz2017]. A coin that is not fair has less spread,
+    so its p-values are larger than they need be.
     """
     heads = np.arange(n + 1)
     weights = scipy.stats.binom.pmf(heads, n, 0.5)
@@ -200,49 +237,62 @@ def two_binomials(
         least = abs(difference) if two_sided else difference
         if two_sided and least < 1e-12:
             return 1.0
-        upper = float(
-            weights @ scipy.stats.binom.cdf(np.floor(m * (heads / n - least) + 1e-9), m, 0.5)
-        )
+        # p_y <= p_x - least, for every number of heads in X; 1e-9 forgives rounding at a tie.
+        most = np.floor(m * (heads / n - least) + 1e-9)
+        upper = float(weights @ scipy.stats.binom.cdf(most, m, 0.5))
         return min(1.0, 2 * upper if two_sided else upper)  # symmetric about 0
 
     def threshold(alpha: float) -> float:
-        low, high = -1.0, 1.0 + 1 / max(n, m)
+        # By bisection: the law is a step function, which has no inverse in closed form.
+        low = -1.0
+        high = 1.0 + 1 / max(n, m)
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (
-                (low, middle) if survival(middle) <= alpha and middle > 0 else (middle, high)
-            )
+            if survival(middle) <= alpha and middle > 0:
+                high = middle
+            else:
+                low = middle
         return high
 
     return survival, threshold
 
 
 def balanced_accuracy(scores_x: Tensor, scores_y: Tensor) -> float:
-    """(Pr(score > 0 on X) + Pr(score <= 0 on Y)) / 2: the accuracy of a classifier when both samples weigh the same."""
-    return float((scores_x > 0).double().mean() + (scores_y <= 0).double().mean()) / 2
+    """The accuracy of a classifier when both samples weigh the same.
+
+    (Pr(score > 0 on X) + Pr(score <= 0 on Y)) / 2
+    """
+    right_on_x = (scores_x > 0).double().mean()
+    right_on_y = (scores_y <= 0).double().mean()
+    return float(right_on_x + right_on_y) / 2
 
 
 def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
     """Pr(a score of X > a score of Y) + Pr(equal) / 2, from ranks."""
     ordered = scores_y.sort().values
-    below, up_to = (
-        torch.searchsorted(ordered, scores_x, right=right).double() for right in (False, True)
-    )
+    below = torch.searchsorted(ordered, scores_x, right=False).double()
+    up_to = torch.searchsorted(ordered, scores_x, right=True).double()
     return float((below + up_to).mean()) / (2 * len(scores_y))
 
 
 def covariance_paired(h: Tensor) -> Tensor:
-    """A with w'Aw = sigma^2 of sum_l w_l k_l, from the (n, L) means h of each kernel; see `variance_paired`."""
+    """A with w'Aw = sigma^2 of sum_l w_l k_l, from the (n, L) means h of each kernel.
+
+    See `variance_paired`.
+    """
     centred = h - h.mean(0)
     return 4 * centred.T @ centred / len(h)
 
 
 def covariance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
-    """The same for any n and m, from the (n, L) and (m, L) witnesses of each kernel; see `variance_unpaired`."""
-    n, m = len(witness_x), len(witness_y)
-    return (covariance_paired(witness_x) / n + covariance_paired(witness_y) / m) * (
-        2 * n * m / (n + m)
-    )
+    """The same for any n and m, from the (n, L) and (m, L) witnesses of each kernel.
+
+    See `variance_unpaired`.
+    """
+    n = len(witness_x)
+    m = len(witness_y)
+    spread = covariance_paired(witness_x) / n + covariance_paired(witness_y) / m
+    return spread * (2 * n * m / (n + m))
 
 
 def mkl_weights(
@@ -253,11 +303,11 @@ def mkl_weights(
     total: float = 1.0,
     penalty: Literal["exact", "ridge"] = "exact",
 ) -> Tensor:
-    """The weights w >= 0, adding up to Q = `total`, that maximise J of sum_l w_l k_l [Liu2020, multiple kernels].
+    """The weights w >= 0, adding up to Q = `total`, that maximise J of sum_l w_l k_l.
 
-    b holds the L values of MMD^2 and A, (L, L), the covariances: MMD^2 is b'w and sigma^2 is w'Aw.
-    On the weights that add up to Q, lambda is (lambda / Q^2) (1'w)^2, so J depends on the direction
-    of w only, and the best one solves
+    [Liu2020], multiple kernels. b holds the L values of MMD^2 and A, (L, L), the covariances: MMD^2
+    is b'w and sigma^2 is w'Aw. On the weights that add up to Q, lambda is (lambda / Q^2) (1'w)^2,
+    so J depends on the direction of w only, and the best one solves
 
         minimise w'Mw over w >= 0 with b'w = 1,    M = A + (lambda / Q^2) 11'.
 
@@ -265,9 +315,13 @@ def mkl_weights(
     J whose lambda grows with |w|^2. Where no kernel has an MMD^2 above 0, the program has no
     solution: the one kernel with the largest b_l / sqrt(M_ll) gets all the weight.
     """
-    b, A = b.double().cpu(), A.double().cpu()
-    added = torch.eye(len(b)) if penalty == "ridge" else torch.full((len(b), len(b)), total**-2)
-    M = A + regulariser * added.double()
+    b = b.double().cpu()
+    A = A.double().cpu()
+    if penalty == "ridge":
+        added = torch.eye(len(b), dtype=torch.float64)
+    else:
+        added = torch.full((len(b), len(b)), total**-2, dtype=torch.float64)
+    M = A + regulariser * added
     scale = M.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
     alone = b / scale  # J of each kernel by itself
     best = int(alone.argmax())
@@ -283,6 +337,6 @@ def mkl_weights(
         rows = torch.cat([C, alone[None] / alone[best]]).numpy()
         goal = np.zeros(len(rows))
         goal[-1] = 1.0
-        found, _ = scipy.optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
-        w = torch.from_numpy(found) / scale
+        scaled, _ = scipy.optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
+        w = torch.from_numpy(scaled) / scale
     return w * (total / w.sum())
