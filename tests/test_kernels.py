@@ -573,7 +573,8 @@ def test_median_bandwidth_scales_with_the_data_and_ignores_their_order(seed: int
 @pytest.mark.parametrize("name", [*KERNELS, "open"])
 def test_repr_is_code(name: str):
     kernel = DeepKernel(network()) if name == "open" else make(name)
-    names = {**vars(kernels), **vars(twosample), "RationalQuadratic": RationalQuadratic}
+    public = {each: getattr(twosample, each) for each in twosample.__all__}
+    names = {**vars(kernels), **public, "RationalQuadratic": RationalQuadratic}
     assert repr(eval(repr(kernel), names)) == repr(kernel)
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from ._estimators import noncentrality
-from ._kernels import Gaussian, Kernel, median_bandwidth
+from ._kernels import Gaussian, Kernel, median_bandwidth, start_featurizer
+from ._products import accumulator
 from .errors import IncompatibleParts, InputError
 
 _LEVELS = 4096
@@ -27,7 +28,9 @@ _LEVELS = 4096
 
 
 class MLP(nn.Module):
-    """A fully connected network with softplus between its layers and none after the last [Liu2020, appendix].
+    """A fully connected network with softplus between its layers and none after the last.
+
+    [Liu2020], appendix.
 
     Parameters
     ----------
@@ -57,7 +60,10 @@ class MLP(nn.Module):
         super().__init__()
         if not 0 < gain < math.inf:
             raise InputError(f"gain is {gain}; it must be a positive number.")
-        self.inputs, self.width, self.layers, self.gain = inputs, width, layers, gain
+        self.inputs = inputs
+        self.width = width
+        self.layers = layers
+        self.gain = gain
         self.maps = nn.ModuleList()
         self.fresh = True
         if inputs is not None:
@@ -99,9 +105,11 @@ class MLP(nn.Module):
         super()._load_from_state_dict(*args, **options)
 
     def __repr__(self) -> str:
-        options = (f", layers={self.layers}" if self.layers != 4 else "") + (
-            f", gain={self.gain:g}" * (self.gain != 1)
-        )
+        options = ""
+        if self.layers != 4:
+            options += f", layers={self.layers}"
+        if self.gain != 1:
+            options += f", gain={self.gain:g}"
         return f"MLP({self.inputs}, width={self.width}{options})"
 
 
@@ -195,12 +203,13 @@ class ConvNet(nn.Module):
         super().__init__()
         if normalisation not in ("frozen", "batch"):
             raise InputError(f"normalisation is {normalisation!r}; it must be 'frozen' or 'batch'.")
-        self.shape, self.width, self.channels = shape, width, tuple(channels)
-        self.normalisation, self.ranks = normalisation, ranks
-        self.register_buffer(
-            "levels", torch.zeros(_LEVELS if ranks else 0)
-        )  # sorted pixels of the pooled points
-        self.levels: Tensor
+        self.shape = shape
+        self.width = width
+        self.channels = tuple(channels)
+        self.normalisation = normalisation
+        self.ranks = ranks
+        self.register_buffer("levels", torch.zeros(_LEVELS if ranks else 0))
+        self.levels: Tensor  # sorted pixels of the pooled points
         self.body = nn.Sequential()
         self.head: nn.Module = nn.Identity()
         self.fresh = True
@@ -209,18 +218,18 @@ class ConvNet(nn.Module):
 
     def _build(self, shape: tuple[int, ...], generator: torch.Generator | None) -> None:
         depth, height, width = shape
-        depth *= 1 + self.ranks
+        depth *= 1 + self.ranks  # each pixel is shown twice
+        frozen = self.normalisation == "frozen"
         blocks: list[nn.Module] = []
         for number, channels in enumerate(self.channels):
             blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
             blocks.append(nn.LeakyReLU(0.2))
             if number:
-                blocks.append(
-                    nn.BatchNorm2d(
-                        channels, eps=0.8, track_running_stats=self.normalisation == "frozen"
-                    )
-                )
-            depth, height, width = channels, (height + 1) // 2, (width + 1) // 2
+                blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=frozen))
+            # A stride of 2 halves the image, rounding up.
+            depth = channels
+            height = (height + 1) // 2
+            width = (width + 1) // 2
         self.body = nn.Sequential(*blocks)
         self.head = _empty(nn.Linear, depth * height * width, self.width)
         draw_weights(self, generator)
@@ -241,10 +250,9 @@ class ConvNet(nn.Module):
             self._build(shape, generator)
             self.to(points.device, points.dtype)
             if self.ranks:
-                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator).to(
-                    points.device
-                )
-                self.levels = points.flatten()[drawn].sort().values
+                drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator)
+                pixels = points.flatten()[drawn.to(points.device)]
+                self.levels = pixels.sort().values
 
     def forward(self, points: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, width)."""
@@ -254,15 +262,13 @@ class ConvNet(nn.Module):
                 "test first."
             )
         if self.ranks:
-            below, up_to = (
-                torch.searchsorted(self.levels, points, right=right) for right in (False, True)
-            )
-            ranks = (below + up_to).to(
-                points.dtype
-            ) / _LEVELS  # in [0, 2]; equal pixels share their middle rank
-            points = torch.cat(
-                [points, math.sqrt(3) * (ranks - 1)], 1
-            )  # variance 1 where no pixels are equal
+            below = torch.searchsorted(self.levels, points, right=False)
+            up_to = torch.searchsorted(self.levels, points, right=True)
+            # In [0, 2]; equal pixels share their middle rank.
+            ranks = (below + up_to).to(points.dtype) / _LEVELS
+            # Uniform on [-1, 1] has the variance 1/3: this one has 1 where no pixels are equal.
+            standardised = math.sqrt(3) * (ranks - 1)
+            points = torch.cat([points, standardised], 1)
         features: Tensor = self.head(self.body(points).flatten(1))
         return features
 
@@ -271,21 +277,23 @@ class ConvNet(nn.Module):
         super()._load_from_state_dict(*args, **options)
 
     def __repr__(self) -> str:
-        options = (
-            "" if self.normalisation == "frozen" else f", normalisation={self.normalisation!r}"
-        )
-        options += ", ranks=True" if self.ranks else ""
+        options = ""
+        if self.normalisation != "frozen":
+            options += f", normalisation={self.normalisation!r}"
+        if self.ranks:
+            options += ", ranks=True"
         return f"ConvNet({self.shape}, width={self.width}{options})"
 
 
 def _empty(layer: type[nn.Module], *args: Any, **options: Any) -> nn.Module:
-    """A layer whose weights are yet to be drawn: torch's own constructor would read the global generator."""
+    """A layer whose weights are yet to be drawn."""
+    # The constructor of the layer itself would read torch's global generator.
     made: nn.Module = nn.utils.skip_init(layer, *args, **options)  # type: ignore[no-untyped-call]
     return made
 
 
 def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Uniform weights and biases within 1 / sqrt(inputs of the unit), torch's own default, from `generator`."""
+    """Draw uniform weights and biases within 1 / sqrt(inputs of the unit), as torch does."""
     if generator is None:
         generator = torch.Generator()
         generator.seed()
@@ -318,9 +326,7 @@ class Classifier(nn.Module):
         """Start the network and draw the head."""
         if self.featurizer is None:
             self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP(gain=8)
-        start = getattr(self.featurizer, "start", None)
-        if callable(start):
-            start(points, generator)
+        start_featurizer(self.featurizer, points, generator)
         with torch.no_grad():
             width = self.featurizer(points[:2]).shape[1]
         self.head = _empty(nn.Linear, width, 1)
@@ -339,7 +345,7 @@ class Classifier(nn.Module):
 
 
 class AutoFeaturizer(nn.Module):
-    """A `ConvNet` for images and a `ResidualMLP` for anything else, chosen when the points are seen.
+    """A `ConvNet` for images, a `ResidualMLP` for anything else: chosen when it sees the points.
 
     Parameters
     ----------
@@ -354,13 +360,13 @@ class AutoFeaturizer(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
-        network = (
-            ConvNet(ranks=True)
-            if points.ndim == 4
-            else ResidualMLP()
-            if self.residual
-            else MLP(gain=8)
-        )
+        network: ConvNet | ResidualMLP | MLP
+        if points.ndim == 4:
+            network = ConvNet(ranks=True)
+        elif self.residual:
+            network = ResidualMLP()
+        else:
+            network = MLP(gain=8)
         network.start(points, generator)
         self.network = network
 
@@ -372,8 +378,9 @@ class AutoFeaturizer(nn.Module):
         return features
 
     def __repr__(self) -> str:
-        unseen = "AutoFeaturizer()" if self.residual else "AutoFeaturizer(residual=False)"
-        return unseen if self.network is None else repr(self.network)
+        if self.network is not None:
+            return repr(self.network)
+        return "AutoFeaturizer()" if self.residual else "AutoFeaturizer(residual=False)"
 
 
 class Frozen(nn.Module):
@@ -397,9 +404,10 @@ class Frozen(nn.Module):
 
 
 class Bounded(nn.Module):
-    """tanh(f(x) / s) with s the Frobenius norm of the pooled points: the scores of L+M in the paper's ablation.
+    """tanh(f(x) / s) with s the Frobenius norm of the pooled points: the scores of L+M.
 
-    A linear kernel has no bound, so its MMD could be raised without end by scores that only grow.
+    L+M is a column of the paper's ablation. A linear kernel has no bound, so its MMD could be
+    raised without end by scores that only grow.
     """
 
     def __init__(self, featurizer: nn.Module) -> None:
@@ -410,10 +418,9 @@ class Bounded(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Start the network and measure the points."""
-        start = getattr(self.featurizer, "start", None)
-        if callable(start):
-            start(points, generator)
-        norm = torch.linalg.vector_norm(points.double() if points.device.type != "mps" else points)
+        start_featurizer(self.featurizer, points, generator)
+        precise = points.to(accumulator(points.device))
+        norm = torch.linalg.vector_norm(precise)
         self.scale = norm.to(points).clamp_min(1e-6)
 
     def forward(self, points: Tensor) -> Tensor:
@@ -425,7 +432,7 @@ class Bounded(nn.Module):
 
 
 class SklearnClassifier(nn.Module):
-    """A score for each point by a scikit-learn classifier or pipeline, positive where it looks like one of X.
+    """A score for each point by a classifier or pipeline of scikit-learn, positive for X.
 
     The score is its `decision_function` or, without one, the logit of its probability, clipped.
     Both samples weigh the same: probabilities are corrected for the sizes, other scores get sample
@@ -456,28 +463,31 @@ class SklearnClassifier(nn.Module):
         from sklearn.utils.validation import has_fit_parameter
 
         estimator = clone(self.estimator)
+        # Randomness that the user left open comes from the seed of the test, in a fixed order.
         seeds = {
             name: int(torch.randint(2**31 - 1, (), generator=generator))
             for name, value in sorted(estimator.get_params(deep=True).items())
             if name.rpartition("__")[2] == "random_state" and value is None
         }
         estimator.set_params(**seeds)
+        n = len(x)
+        m = len(y)
         points = torch.cat([x, y]).flatten(1).cpu().numpy()
-        n, m = len(x), len(y)
         labels = np.repeat([1, 0], [n, m])
-        order = torch.randperm(
-            n + m, generator=generator
-        ).numpy()  # some split off the last rows for early stopping
-        steps = getattr(estimator, "steps", None)  # of a pipeline
-        last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
-        weights, by_probability = {}, _scores_by(estimator) == "predict_proba"
+        # In a random order: some estimators split off the last rows for early stopping.
+        order = torch.randperm(n + m, generator=generator).numpy()
+        last = estimator
+        prefix = ""
+        if steps := getattr(estimator, "steps", None):  # of a pipeline
+            name, last = steps[-1]
+            prefix = f"{name}__"
+        by_probability = _scores_by(estimator) == "predict_proba"
+        weights = {}
         if has_fit_parameter(last, "sample_weight") and not by_probability:
-            weights = {
-                f"{prefix}sample_weight": np.where(
-                    labels == 1, (n + m) / (2 * n), (n + m) / (2 * m)
-                )[order]
-            }
+            balanced = np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))
+            weights = {f"{prefix}sample_weight": balanced[order]}
         self.fitted = estimator.fit(points[order], labels[order], **weights)
+        # The logit of a probability contains log(n / m), what the sizes alone say.
         self.shift = math.log(n / m) if by_probability else 0.0
 
     def check_objective(self, objective: object, steps: int) -> None:
@@ -501,18 +511,18 @@ class SklearnClassifier(nn.Module):
         else:
             probability = np.clip(self.fitted.predict_proba(flat)[:, 1], 1e-6, 1 - 1e-6)
             scores = np.log(probability) - np.log1p(-probability)
-        return torch.as_tensor(np.asarray(scores, dtype=np.float64)[:, None] - self.shift).to(
-            points
-        )
+        column = np.asarray(scores, dtype=np.float64)[:, None] - self.shift
+        return torch.as_tensor(column).to(points)
 
     def __repr__(self) -> str:
         return f"SklearnClassifier({self.estimator!r})"
 
 
 def _scores_by(estimator: Any) -> str | None:
-    return next(
-        (name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)), None
-    )
+    for name in ("decision_function", "predict_proba"):
+        if hasattr(estimator, name):
+            return name
+    return None
 
 
 # Features for Hotelling's T^2.
@@ -562,7 +572,9 @@ class FeatureMap(nn.Module, ABC):
 
 
 class MeanEmbedding(FeatureMap):
-    """k(x, v_j) at locations v_1 ... v_J: where do the mean embeddings of the samples differ? [Chwialkowski2015].
+    """k(x, v_j) at locations v_1 ... v_J: where do the mean embeddings of the samples differ?
+
+    [Chwialkowski2015].
 
     Parameters
     ----------
@@ -595,16 +607,13 @@ class MeanEmbedding(FeatureMap):
                 "fixed=True keeps a trained kernel as it is, but there is none. Give `kernel`."
             )
         self.kernel = Gaussian() if kernel is None else kernel
-        self.fixed, self.select = fixed, select
+        self.fixed = fixed
+        self.select = select
         if fixed:
             self.kernel = copy.deepcopy(self.kernel).eval().requires_grad_(False)
-        given = isinstance(locations, Tensor)
-        self.count = len(locations) if isinstance(locations, Tensor) else locations
-        self.locations = nn.Parameter(
-            locations.detach().clone() if isinstance(locations, Tensor) else torch.empty(0),
-            requires_grad=not select,
-        )
-        self.given = given
+        self.given = isinstance(locations, Tensor)
+        self.count, places = _count_and_places(locations)
+        self.locations = nn.Parameter(places, requires_grad=not select)
         self.chosen: tuple[int, ...] = ()
         self._median = math.nan
 
@@ -625,19 +634,16 @@ class MeanEmbedding(FeatureMap):
         self._start_kernel(pooled, generator)
         if self.given:
             return
-        if (
-            self.select or self.fixed
-        ):  # drawn elsewhere, a location may be too far from all points for a fixed kernel
+        if self.select or self.fixed:
+            # Drawn elsewhere, a location may be too far from all points for a fixed kernel.
             self._put(self._selected(x, y, generator))
         elif self.count == 1:
             self._put(_gaussian_draws(pooled, 1, generator))
         else:
             half = self.count // 2
-            drawn = [
-                _gaussian_draws(x, half, generator),
-                _gaussian_draws(y, self.count - half, generator),
-            ]
-            self._put(torch.cat(drawn))
+            near_x = _gaussian_draws(x, half, generator)
+            near_y = _gaussian_draws(y, self.count - half, generator)
+            self._put(torch.cat([near_x, near_y]))
 
     def candidate_widths(self) -> Sequence[float]:
         if math.isnan(self._median):
@@ -662,8 +668,9 @@ class MeanEmbedding(FeatureMap):
         self.locations = nn.Parameter(locations, requires_grad=not self.select)
 
     def _selected(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """Greedy: the training point, of at most 2000, that T^2 gains most from, again and again."""
-        n, pooled = len(x), torch.cat([x, y])
+        """The training points, of at most 2000, that T^2 gains most from, one after another."""
+        n = len(x)
+        pooled = torch.cat([x, y])
         among = torch.randperm(len(pooled), generator=generator)[:2000]
         chosen: list[int] = []
         with torch.no_grad():
@@ -684,22 +691,25 @@ class MeanEmbedding(FeatureMap):
         """(N, ...) -> (N, J)."""
         if not len(self.locations):
             raise InputError("this MeanEmbedding has no locations yet; fit the test first.")
-        # Together, so that a batch normalisation in training sees both alike, and around one
-        # centre.
+        # Together, so that a batch normalisation sees both alike, and around one centre.
+        n = len(points)
         z = self.kernel.centred(self.kernel.embed(torch.cat([points, self.locations])))
-        return self.kernel.tile(
-            tuple(part[: len(points)] for part in z), tuple(part[len(points) :] for part in z)
-        )
+        return self.kernel.tile(tuple(part[:n] for part in z), tuple(part[n:] for part in z))
 
     def __repr__(self) -> str:
-        options = (", fixed=True" if self.fixed else "") + (", select=True" if self.select else "")
+        options = ""
+        if self.fixed:
+            options += ", fixed=True"
+        if self.select:
+            options += ", select=True"
         return f"MeanEmbedding({self.count}, {self.kernel!r}{options})"
 
 
 class SmoothCharacteristic(FeatureMap):
-    """sin(t_j . u) exp(-|u|^2 / 2) and cos(t_j . u) exp(-|u|^2 / 2), u = x / width, at frequencies t_1 ... t_J.
+    """sin(t_j . u) exp(-|u|^2 / 2) and cos(t_j . u) exp(-|u|^2 / 2) at frequencies t_1 ... t_J.
 
-    Where do the characteristic functions of the samples, smoothed, differ? [Chwialkowski2015].
+    u is x / width. Where do the characteristic functions of the samples, smoothed, differ?
+    [Chwialkowski2015].
 
     Parameters
     ----------
@@ -714,17 +724,17 @@ class SmoothCharacteristic(FeatureMap):
         if isinstance(frequencies, int) and frequencies < 1:
             raise InputError(f"frequencies is {frequencies}; there must be at least one.")
         self.given = isinstance(frequencies, Tensor)
-        self.count = len(frequencies) if isinstance(frequencies, Tensor) else frequencies
-        self.frequencies = nn.Parameter(
-            frequencies.detach().clone() if isinstance(frequencies, Tensor) else torch.empty(0)
-        )
+        self.count, places = _count_and_places(frequencies)
+        self.frequencies = nn.Parameter(places)
         if width is not None and not 0 < width < math.inf:
             raise InputError(
                 f"width is {width}; it must be a positive number, or None to choose it from the "
                 "data."
             )
-        self.log_width = nn.Parameter(torch.tensor(math.nan if width is None else math.log(width)))
-        self._open, self._usual = False, 1.0
+        logarithm = math.nan if width is None else math.log(width)
+        self.log_width = nn.Parameter(torch.tensor(logarithm))
+        self._open = False
+        self._usual = 1.0
 
     @property
     def width(self) -> float | None:
@@ -749,8 +759,9 @@ class SmoothCharacteristic(FeatureMap):
     def candidate_widths(self) -> Sequence[float]:
         if not self._open:
             return ()
-        around = [self._usual * 2.0**octave for octave in np.linspace(-4, 3, 20)]
-        return sorted(around + [2.0**octave for octave in np.linspace(-4, 4, 20)])
+        around_usual = [self._usual * 2.0**octave for octave in np.linspace(-4, 3, 20)]
+        around_one = [2.0**octave for octave in np.linspace(-4, 4, 20)]
+        return sorted(around_usual + around_one)
 
     def usual_width(self) -> float:
         return self._usual
@@ -774,27 +785,37 @@ class SmoothCharacteristic(FeatureMap):
         return f"SmoothCharacteristic({self.count}, width={self.width})"
 
 
-def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Points drawn from a normal law with the mean and, slightly shrunk, the covariance of at most 10,000 of `points`.
+def _count_and_places(given: int | Tensor) -> tuple[int, Tensor]:
+    """How many locations or frequencies there are, and the ones that were given, if any were."""
+    if isinstance(given, Tensor):
+        return len(given), given.detach().clone()
+    return given, torch.empty(0)
 
-    The covariance C is replaced by (C + r I)^0.9 + r I with r = 1e-3. Of the two ways to its
-    eigenvectors the one is taken that never makes a matrix larger than the points themselves.
+
+def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draws from a normal law with the mean and, slightly shrunk, the covariance of the points.
+
+    Both are those of at most 10,000 of `points`. The covariance C is replaced by
+    (C + r I)^0.9 + r I with r = 1e-3.
     """
     ridge = 1e-3
     flat = points.flatten(1).double().cpu()
     if len(flat) > 10_000:
         flat = flat[torch.randperm(len(flat), generator=generator)[:10_000]]
-    mean, degrees = flat.mean(0), max(1, len(flat) - 1)
+    mean = flat.mean(0)
+    degrees = max(1, len(flat) - 1)
     centred = flat - mean
+    # Of the two ways to the eigenvectors, the one that makes no matrix larger than the points.
     if centred.shape[1] <= len(centred):
         variances, directions = torch.linalg.eigh(centred.T @ centred / degrees)
     else:
         _, values, rows = torch.linalg.svd(centred, full_matrices=False)
-        variances, directions = values.square() / degrees, rows.T
-    along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()  # (r,)
-    within, around = (
-        torch.randn(count, size, generator=generator, dtype=torch.float64)
-        for size in (len(along), flat.shape[1])
-    )
-    drawn: Tensor = mean + (within * along) @ directions.T + math.sqrt(ridge**0.9 + ridge) * around
+        variances = values.square() / degrees
+        directions = rows.T
+    # (C + r I)^0.9 + r I is r^0.9 + r in every direction, and the rest along eigenvectors.
+    along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()
+    around = math.sqrt(ridge**0.9 + ridge)
+    noise_along = torch.randn(count, len(along), generator=generator, dtype=torch.float64)
+    noise_around = torch.randn(count, flat.shape[1], generator=generator, dtype=torch.float64)
+    drawn: Tensor = mean + (noise_along * along) @ directions.T + around * noise_around
     return drawn.to(points).reshape(count, *points.shape[1:])

@@ -1,4 +1,4 @@
-"""Kernels: what pairs of points are compared with. Each is an `nn.Module` and composes with the others.
+"""Kernels: what pairs of points are compared with, as `nn.Module`s that compose.
 
 A kernel splits its work in two, so that a network runs once for N points and not once for each of
 their pairs: `embed(points)` gives what the pairs need, `tile(a, b)` compares embedded points.
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ._products import Embedded, Pullback
+from ._products import Embedded, Gradients, Pullback
 from .errors import IncompatibleParts, InputError
 
 
@@ -39,7 +39,10 @@ class Kernel(nn.Module, ABC):
         return 1
 
     def centred(self, z: Embedded) -> Embedded:
-        """Embedded points moved to where `tile` is most precise: for a kernel of distances, around the origin."""
+        """Embedded points moved to where `tile` is most precise.
+
+        For a kernel of distances that is around the origin.
+        """
         return z
 
     @abstractmethod
@@ -47,7 +50,10 @@ class Kernel(nn.Module, ABC):
         """(len(a), len(b)) kernel values between embedded points."""
 
     def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        """Embedded points as the left and as the right side of tiles: `parts` tensors each, with one row a point."""
+        """Embedded points as the left and as the right side of tiles.
+
+        Each side has `parts` tensors with one row a point.
+        """
         return z, z
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
@@ -55,17 +61,20 @@ class Kernel(nn.Module, ABC):
         return self.tile(left, right)
 
     def features(self, z: Embedded) -> Tensor | None:
-        """(N, p) vectors whose inner products are the kernel, where there are few; then no sum needs the pairs."""
+        """(N, p) vectors whose inner products are the kernel, where p is small.
+
+        Then no sum needs the pairs. None where there are no such vectors.
+        """
         return None
 
     @property
     def is_inner_product(self) -> bool:
-        """Whether it is one of features that `features` gives, of which there may be only one."""
+        """Whether `features` gives vectors, whose inner products the kernel then is."""
         return type(self).features is not Kernel.features
 
     @property
     def decides(self) -> bool:
-        """Whether it sees of a score only its sign, so that the MMD is an accuracy."""
+        """Whether it sees only the sign of a score, so that the MMD is an accuracy."""
         return False
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
@@ -82,29 +91,34 @@ class Kernel(nn.Module, ABC):
         return tuple(self.parameters())
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        """`tile(a, b)` and the function that pulls a gradient of the tile back to a, b and `tile_parameters()`."""
+        """`tile(a, b)`, and the function that pulls a gradient of it back.
+
+        It pulls it back to a, b and `tile_parameters()`. Here that is autograd, for any kernel.
+        """
         with torch.enable_grad():
-            a, b = (tuple(part.detach().requires_grad_() for part in z) for z in (a, b))
+            a = tuple(part.detach().requires_grad_() for part in a)
+            b = tuple(part.detach().requires_grad_() for part in b)
             tile = self.tile(a, b)
 
-        def pullback(
-            grad: Tensor, needs: Sequence[bool]
-        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-            wanted = [part for z in (a, b) for part, need in zip(z, needs, strict=True) if need]
+        def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
+            wanted_a = [part for part, need in zip(a, needs, strict=True) if need]
+            wanted_b = [part for part, need in zip(b, needs, strict=True) if need]
+            points = wanted_a + wanted_b
             parameters = self.tile_parameters()
             learned = [p for p in parameters if p.requires_grad]
-            found: list[Tensor | None] = []
-            if wanted or learned:
-                found = list(
-                    torch.autograd.grad(
-                        tile, wanted + learned, grad, retain_graph=True, allow_unused=True
-                    )
+            gradients: Sequence[Tensor | None] = ()
+            if points or learned:
+                # The graph is kept, so that a tile can be pulled back more than once.
+                gradients = torch.autograd.grad(
+                    tile, points + learned, grad, retain_graph=True, allow_unused=True
                 )
-            zeros = [
-                torch.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=False)
-            ]
-            into_points = iter(zeros)
-            into_learned = iter(found[len(wanted) :])
+            # A tile need not depend on all that it is given. Points that were asked for get zeros
+            # all the same, parameters None.
+            into_points = iter(
+                torch.zeros_like(part) if gradient is None else gradient
+                for part, gradient in zip(points, gradients, strict=False)
+            )
+            into_learned = iter(gradients[len(points) :])
             return (
                 [next(into_points) if need else None for need in needs],
                 [next(into_points) if need else None for need in needs],
@@ -114,22 +128,24 @@ class Kernel(nn.Module, ABC):
         return tile, pullback
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
-        """Fill in whatever was left open (a bandwidth, a network) from pooled points, blind to labels."""
+        """Fill in what was left open, such as a bandwidth, from pooled points, blind to labels."""
 
     def open_bandwidth(self) -> tuple[Radial, int] | None:
-        """A kernel whose bandwidth is open and which part of `embed` it sees, or None: a grid on J starts it."""
+        """The kernel whose bandwidth is open, and which part of `embed` it sees, or None.
+
+        Training starts that bandwidth by a grid on J.
+        """
         return None
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
-        pooled = self.centred(
-            self.embed(torch.cat([x, y]))
-        )  # together: no normalisation can see which is which
+        # Embedded together, so that no batch normalisation can see which points are whose.
+        pooled = self.centred(self.embed(torch.cat([x, y])))
         return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
 
 
 class Radial(Kernel):
-    """A kernel of the Euclidean distance in units of a bandwidth sigma, which is learned in log space.
+    """A kernel of the Euclidean distance in units of a bandwidth sigma, learned in log space.
 
     Parameters
     ----------
@@ -151,9 +167,8 @@ class Radial(Kernel):
                 f"factor is {factor}; it must be a positive number: the bandwidth over the median."
             )
         self.factor = factor
-        self.log_bandwidth = nn.Parameter(
-            torch.tensor(math.nan if bandwidth is None else math.log(bandwidth))
-        )
+        logarithm = math.nan if bandwidth is None else math.log(bandwidth)
+        self.log_bandwidth = nn.Parameter(torch.tensor(logarithm))
         self._settled = bandwidth is not None
 
     @property
@@ -195,11 +210,11 @@ class Radial(Kernel):
 
 
 class SmoothRadial(Radial):
-    """A function of t = -|x - y|^2 / (2 sigma^2) that is smooth at t = 0: tiles from one matrix product each.
+    """A function of t = -|x - y|^2 / (2 sigma^2) that is smooth at t = 0.
 
-    Such a product gives |x - y|^2 with an absolute error, and only a kernel with a bounded slope
-    dk/dt forgives that where points almost coincide. Subclasses give the value and the slope; the
-    gradients follow from them:
+    A tile takes one matrix product. Such a product gives |x - y|^2 with an absolute error, and only
+    a kernel with a bounded slope dk/dt forgives that where points almost coincide. Subclasses give
+    the value and the slope; the gradients follow from them:
 
         dk/dx = -(x - y) / sigma^2 dk/dt    and    dk/d log sigma = -2 t dk/dt.
     """
@@ -228,15 +243,15 @@ class SmoothRadial(Radial):
         return self.value((a[0] - b[0]).square().sum(1) * self._rate(), overwrite=True)
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        u, v = a[0], b[0]
+        u = a[0]
+        v = b[0]
         exponent = self._exponent(u, v)
         tile = self.value(exponent)
 
-        def pullback(
-            grad: Tensor, needs: Sequence[bool]
-        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+        def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
             weighted = grad * self.slope(tile)  # (r, c)
-            into_u = into_v = None
+            into_u = None
+            into_v = None
             if needs[0]:
                 rate = 2 * self._rate()
                 row = weighted @ _with_ones(v)  # the last column is the sum of the weights
@@ -252,18 +267,19 @@ class SmoothRadial(Radial):
         return -0.5 * torch.exp(-2 * self.log_bandwidth)
 
     def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
-        """-|u_i - v_j|^2 / (2 sigma^2) from one matrix product: (u, |u|^2, 1) times (-2 v, 1, |v|^2)."""
-        return (self._left(u) @ self._right(v).T).clamp_(
-            self.least, 0
-        )  # rounding can make a distance negative
+        """-|u_i - v_j|^2 / (2 sigma^2) as one matrix product: (u, |u|^2, 1) (-2 v, 1, |v|^2)'."""
+        exponent = self._left(u) @ self._right(v).T
+        return exponent.clamp_(self.least, 0)  # rounding can make a squared distance negative
 
     def _left(self, u: Tensor) -> Tensor:
-        return (
-            torch.cat([u, u.square().sum(1, keepdim=True), u.new_ones(len(u), 1)], 1) * self._rate()
-        )
+        squares = u.square().sum(1, keepdim=True)
+        ones = u.new_ones(len(u), 1)
+        return torch.cat([u, squares, ones], 1) * self._rate()
 
     def _right(self, v: Tensor) -> Tensor:
-        return torch.cat([-2 * v, v.new_ones(len(v), 1), v.square().sum(1, keepdim=True)], 1)
+        squares = v.square().sum(1, keepdim=True)
+        ones = v.new_ones(len(v), 1)
+        return torch.cat([-2 * v, ones, squares], 1)
 
 
 class Gaussian(SmoothRadial):
@@ -284,7 +300,8 @@ class Gaussian(SmoothRadial):
     0.3678794503211975
     """
 
-    least = -40.0  # below e^-40 a value counts for nothing, but the denormals there slow CPUs down
+    # Below e^-40 a value counts for nothing, but the denormals there slow CPUs down.
+    least = -40.0
 
     def value(self, t: Tensor, *, overwrite: bool = False) -> Tensor:
         return t.exp_() if overwrite else t.exp()
@@ -294,7 +311,7 @@ class Gaussian(SmoothRadial):
 
 
 class InverseMultiquadric(SmoothRadial):
-    """(1 + |x - y|^2 / (2 sigma^2))^(-1/2): heavier tails than the Gaussian's, so distant points still pull.
+    """(1 + |x - y|^2 / (2 sigma^2))^(-1/2): its tails are heavy, so distant points still pull.
 
     Parameters
     ----------
@@ -305,7 +322,8 @@ class InverseMultiquadric(SmoothRadial):
     --------
     >>> import torch
     >>> from twosample._kernels import InverseMultiquadric
-    >>> InverseMultiquadric(bandwidth=1.0)(torch.zeros(1, 2), torch.full((1, 2), 3 ** 0.5)).item()  # (1 + 3)^(-1/2)
+    >>> kernel = InverseMultiquadric(bandwidth=1.0)
+    >>> kernel(torch.zeros(1, 2), torch.full((1, 2), 3 ** 0.5)).item()  # (1 + 3)^(-1/2)
     0.5
     """
 
@@ -317,7 +335,7 @@ class InverseMultiquadric(SmoothRadial):
 
 
 class Laplace(Radial):
-    """exp(-|x - y| / sigma) with the Euclidean distance: a sharp peak, which sees differences at every scale.
+    """exp(-|x - y| / sigma): a sharp peak, which sees differences at every scale.
 
     Near a coincidence of points its slope does not vanish (at one, the gradient is taken to be
     zero), so distances are sums of squared differences and not matrix products: much slower where
@@ -356,10 +374,10 @@ class Linear(Kernel):
         return (a[0] * b[0]).sum(1)
 
     def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        def pullback(
-            grad: Tensor, needs: Sequence[bool]
-        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-            return [grad @ b[0] if needs[0] else None], [grad.T @ a[0] if needs[0] else None], []
+        def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
+            if not needs[0]:
+                return [None], [None], []
+            return [grad @ b[0]], [grad.T @ a[0]], []
 
         return self.tile(a, b), pullback
 
@@ -371,7 +389,7 @@ class Linear(Kernel):
 
 
 class Sign(Kernel):
-    """1(x > 0) . 1(y > 0), for points that are scores of a classifier: the kernel of C2ST-S, up to a factor.
+    """1(x > 0) . 1(y > 0), for points that are scores: the kernel of C2ST-S, up to a factor.
 
     With it sqrt(biased MMD^2) = |2 balanced accuracy - 1| at any sample sizes [Liu2020, section 4].
     It has no gradient.
@@ -533,14 +551,17 @@ class ARDGaussian(Mapped):
             raise InputError(
                 f"bandwidth={bandwidth} and {len(widths)} widths were given; give one or the other."
             )
-        if widths is not None and not (
-            len(widths) and all(0 < width < math.inf for width in widths)
-        ):
-            raise InputError(
-                f"widths are {list(widths)}; they must be positive numbers, one for each column."
-            )
-        super().__init__(Gaussian(bandwidth if widths is None else 1.0, factor=factor))
-        self.log_widths = nn.Parameter(torch.tensor([math.log(width) for width in widths or ()]))
+        logarithms: list[float] = []
+        if widths is not None:
+            if not len(widths) or not all(0 < width < math.inf for width in widths):
+                raise InputError(
+                    f"widths are {list(widths)}; they must be positive numbers, one for each "
+                    "column."
+                )
+            bandwidth = 1.0
+            logarithms = [math.log(width) for width in widths]
+        super().__init__(Gaussian(bandwidth, factor=factor))
+        self.log_widths = nn.Parameter(torch.tensor(logarithms))
 
     @property
     def widths(self) -> Tensor | None:
@@ -571,8 +592,9 @@ class ARDGaussian(Mapped):
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any
     ) -> None:
-        if len(found := state_dict.get(f"{prefix}log_widths", ())):
-            self._size(len(found))
+        saved_widths = state_dict.get(f"{prefix}log_widths", ())
+        if len(saved_widths):
+            self._size(len(saved_widths))
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
 
     def __repr__(self) -> str:
@@ -580,7 +602,9 @@ class ARDGaussian(Mapped):
         if widths is None:
             return f"ARDGaussian({_bandwidth(self.kernel)})"
         if len(widths) > 10:
-            return f"ARDGaussian(widths=<{len(widths)} from {float(widths.min()):.6g} to {float(widths.max()):.6g}>)"
+            least = _number(float(widths.min()))
+            most = _number(float(widths.max()))
+            return f"ARDGaussian(widths=<{len(widths)} from {least} to {most}>)"
         return f"ARDGaussian(widths={_numbers(widths)})"
 
 
@@ -602,7 +626,8 @@ class DeepKernel(Kernel):
     Examples
     --------
     >>> import torch, twosample
-    >>> kernel = twosample.DeepKernel(twosample.MLP(3, width=5), twosample.Gaussian(1.0), twosample.Gaussian(2.0))
+    >>> network = twosample.MLP(3, width=5)
+    >>> kernel = twosample.DeepKernel(network, twosample.Gaussian(1.0), twosample.Gaussian(2.0))
     >>> kernel(torch.zeros(4, 3), torch.zeros(2, 3)).shape
     torch.Size([4, 2])
     """
@@ -636,33 +661,39 @@ class DeepKernel(Kernel):
         return self.kappa.embed(self.featurizer(points)) + self.q.embed(points)
 
     def centred(self, z: Embedded) -> Embedded:
-        return self.kappa.centred(z[: self.kappa.parts]) + self.q.centred(z[self.kappa.parts :])
+        cut = self.kappa.parts
+        return self.kappa.centred(z[:cut]) + self.q.centred(z[cut:])
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+        eps = torch.sigmoid(self.logit_eps)
+        cut = self.kappa.parts
         mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
         return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
 
     def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        (left, right), (q_left, q_right) = (
-            self.kappa.sides(z[: self.kappa.parts]),
-            self.q.sides(z[self.kappa.parts :]),
-        )
+        cut = self.kappa.parts
+        left, right = self.kappa.sides(z[:cut])
+        q_left, q_right = self.q.sides(z[cut:])
         if self._gaussians:
             # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q,
-            # once log((1 - eps) / eps) is in s and log eps in t: a term more in their matrix
+            # once log((1 - eps) / eps) is in s and log eps in t: one term more in their matrix
             # products.
-            (kappa, q), one = (right[0], q_right[0]), torch.ones_like(left[0][:, :1])
-            left, q_left = ((torch.cat([side, one], 1),) for side in (left[0], q_left[0]))
-            right = (torch.cat([kappa, -self.logit_eps * one], 1),)
-            q_right = (torch.cat([q, nn.functional.logsigmoid(self.logit_eps) * one], 1),)
+            one = torch.ones_like(left[0][:, :1])
+            log_eps = nn.functional.logsigmoid(self.logit_eps)
+            left = (torch.cat([left[0], one], 1),)
+            q_left = (torch.cat([q_left[0], one], 1),)
+            right = (torch.cat([right[0], -self.logit_eps * one], 1),)
+            q_right = (torch.cat([q_right[0], log_eps * one], 1),)
         return left + q_left, right + q_right
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
         if self._gaussians:
-            both, q = left[0] @ right[0].T, (left[1] @ right[1].T).clamp_(Gaussian.least, 0)
-            return both.add_(q).clamp_(2 * Gaussian.least, 0).exp_().add_(q.exp_())
-        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
+            kappa = left[0] @ right[0].T  # exponents, not yet values
+            q = (left[1] @ right[1].T).clamp_(Gaussian.least, 0)
+            both = kappa.add_(q).clamp_(2 * Gaussian.least, 0)
+            return both.exp_().add_(q.exp_())
+        eps = torch.sigmoid(self.logit_eps)
+        cut = self.kappa.parts
         mixed = (self.kappa.cross(left[:cut], right[:cut]) * (1 - eps)).add_(eps)
         return mixed.mul_(self.q.cross(left[cut:], right[cut:]))
 
@@ -671,10 +702,11 @@ class DeepKernel(Kernel):
         return type(self.kappa) is Gaussian and type(self.q) is Gaussian
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        eps, cut = torch.sigmoid(self.logit_eps), self.kappa.parts
-        return ((1 - eps) * self.kappa.pairs(a[:cut], b[:cut]) + eps) * self.q.pairs(
-            a[cut:], b[cut:]
-        )
+        eps = torch.sigmoid(self.logit_eps)
+        cut = self.kappa.parts
+        kappa = self.kappa.pairs(a[:cut], b[:cut])
+        q = self.q.pairs(a[cut:], b[cut:])
+        return ((1 - eps) * kappa + eps) * q
 
     def tile_parameters(self) -> tuple[Tensor, ...]:
         return (*self.kappa.tile_parameters(), *self.q.tile_parameters(), self.logit_eps)
@@ -686,9 +718,7 @@ class DeepKernel(Kernel):
         eps = torch.sigmoid(self.logit_eps)
         mixed = (kappa * (1 - eps)).add_(eps)
 
-        def pullback(
-            grad: Tensor, needs: Sequence[bool]
-        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+        def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
             through_q = grad * q
             # d mixed / d logit = eps (1 - eps) (1 - kappa)
             into_logit = eps * (1 - eps) * torch.dot(through_q.reshape(-1), (1 - kappa).reshape(-1))
@@ -708,10 +738,13 @@ class DeepKernel(Kernel):
             radial.set_bandwidth(2 * (radial.bandwidth or 1.0))
 
     def open_bandwidth(self) -> tuple[Radial, int] | None:
-        if (found := self.kappa.open_bandwidth()) is not None:
-            return found
-        if (found := self.q.open_bandwidth()) is not None:
-            return found[0], found[1] + self.kappa.parts
+        of_kappa = self.kappa.open_bandwidth()
+        if of_kappa is not None:
+            return of_kappa
+        of_q = self.q.open_bandwidth()
+        if of_q is not None:
+            radial, part = of_q
+            return radial, part + self.kappa.parts
         return None
 
     def __repr__(self) -> str:
@@ -721,7 +754,7 @@ class DeepKernel(Kernel):
 
 
 class WeightedSum(Kernel):
-    """sum_l w_l k_l(x, y) with weights w_l >= 0, learned in log space: one kernel of many, say of several bandwidths.
+    """sum_l w_l k_l(x, y) with weights w_l >= 0, learned in log space: one kernel of many.
 
     `PowerCriterion.best_weights` finds the weights that maximise J exactly; a kernel of weight 0
     costs no time.
@@ -758,7 +791,9 @@ class WeightedSum(Kernel):
                 )
         self.kernels: Sequence[Kernel] = nn.ModuleList(kernels)  # type: ignore[assignment]
         self.log_weights = nn.Parameter(torch.zeros(len(kernels)))
-        self.set_weights([1 / len(kernels)] * len(kernels) if weights is None else weights)
+        if weights is None:
+            weights = [1 / len(kernels)] * len(kernels)
+        self.set_weights(weights)
 
     @property
     def weights(self) -> Tensor:
@@ -767,19 +802,19 @@ class WeightedSum(Kernel):
 
     def set_weights(self, weights: Sequence[float] | Tensor) -> None:
         """Put the w_l at other values, keeping them learnable; one that is 0 stays there."""
-        found = torch.as_tensor(weights, dtype=torch.float64).detach()
-        if found.shape != self.log_weights.shape:
+        given = torch.as_tensor(weights, dtype=torch.float64).detach()
+        if given.shape != self.log_weights.shape:
             raise InputError(
-                f"the weights have shape {tuple(found.shape)}; give one number for each of the "
+                f"the weights have shape {tuple(given.shape)}; give one number for each of the "
                 f"{len(self.kernels)} kernels."
             )
-        if not (torch.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
+        if not (torch.isfinite(given).all() and (given >= 0).all() and (given > 0).any()):
             raise InputError(
-                f"the weights are {_numbers(found)}; they must be finite and at least 0, and one "
+                f"the weights are {_numbers(given)}; they must be finite and at least 0, and one "
                 "of them larger."
             )
         with torch.no_grad():
-            self.log_weights.copy_(torch.log(found))
+            self.log_weights.copy_(torch.log(given))
 
     @property
     def parts(self) -> int:
@@ -804,10 +839,13 @@ class WeightedSum(Kernel):
         return total
 
     def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        each = [kernel.sides(own) for kernel, own in zip(self.kernels, self.split(z), strict=True)]
-        return tuple(part for left, _ in each for part in left), tuple(
-            part for _, right in each for part in right
-        )
+        left: Embedded = ()
+        right: Embedded = ()
+        for kernel, own in zip(self.kernels, self.split(z), strict=True):
+            own_left, own_right = kernel.sides(own)
+            left += own_left
+            right += own_right
+        return left, right
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
         total = left[0].new_zeros(len(left[0]), len(right[0]))
@@ -833,9 +871,7 @@ class WeightedSum(Kernel):
             made[number] = weight, tile, pull
         seen = list(zip(self.kernels, self.split(a), self.split(b), strict=True))
 
-        def pullback(
-            grad: Tensor, needs: Sequence[bool]
-        ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+        def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
             into_a: list[Tensor | None] = []
             into_b: list[Tensor | None] = []
             into_parameters: list[Tensor | None] = []
@@ -845,17 +881,11 @@ class WeightedSum(Kernel):
                 if number in made:
                     weight, tile, pull = made[number]
                     at_a, at_b, at_parameters = pull(grad * weight, wanted)
-                    into_weights.append(
-                        weight * torch.dot(grad.reshape(-1), tile.reshape(-1))
-                    )  # d w / d log w = w
+                    # d w / d log w = w
+                    into_weights.append(weight * torch.dot(grad.reshape(-1), tile.reshape(-1)))
                 else:
-                    at_a, at_b = (
-                        [
-                            torch.zeros_like(part) if need else None
-                            for part, need in zip(z, wanted, strict=True)
-                        ]
-                        for z in (u, v)
-                    )
+                    at_a = _zeros_where(wanted, u)
+                    at_b = _zeros_where(wanted, v)
                     at_parameters = [None] * len(kernel.tile_parameters())
                     into_weights.append(grad.new_zeros(()))
                 into_a += at_a
@@ -871,9 +901,8 @@ class WeightedSum(Kernel):
         """The kernels that count: number, kernel, weight and what the kernel sees of a and of b."""
         weights = torch.exp(self.log_weights)
         counts = (self.log_weights.detach() > -math.inf).tolist()
-        for number, (kernel, u, v) in enumerate(
-            zip(self.kernels, self.split(a), self.split(b), strict=True)
-        ):
+        seen = zip(self.kernels, self.split(a), self.split(b), strict=True)
+        for number, (kernel, u, v) in enumerate(seen):
             if counts[number]:
                 yield number, kernel, weights[number], u, v
 
@@ -883,18 +912,20 @@ class WeightedSum(Kernel):
 
     def __repr__(self) -> str:
         weights = self.weights.double()
-        equal = torch.allclose(weights, torch.full_like(weights, 1 / len(weights)), rtol=1e-6)
-        return f"WeightedSum([{', '.join(map(repr, self.kernels))}]" + (
-            ")" if equal else f", weights={_numbers(weights)})"
-        )
+        kernels = ", ".join(map(repr, self.kernels))
+        equal = torch.full_like(weights, 1 / len(weights))
+        if torch.allclose(weights, equal, rtol=1e-6):
+            return f"WeightedSum([{kernels}])"
+        return f"WeightedSum([{kernels}], weights={_numbers(weights)})"
 
 
 def median_bandwidth(
     points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000
 ) -> float:
-    """The median distance between pairs of at most `max_points` points, drawn by the generator or else evenly.
+    """The median distance between pairs of at most `max_points` points.
 
-    Where more than half of the distances are zero, the median of the others; where all are, 1.
+    They are drawn by the generator, or else evenly. Where more than half of the distances are zero,
+    the median of the others; where all are, 1.
     """
     subset = _subset(points, generator, max_points).flatten(1).cpu().double()
     distances = torch.pdist(subset)
@@ -948,6 +979,11 @@ def _cut(z: Embedded, start: int, rows: int) -> Embedded:
     return tuple(part[start : start + rows] for part in z)
 
 
+def _zeros_where(wanted: Sequence[bool], z: Embedded) -> list[Tensor | None]:
+    parts = zip(z, wanted, strict=True)
+    return [torch.zeros_like(part) if want else None for part, want in parts]
+
+
 def _positive(z: Embedded) -> Tensor:
     return (z[0] > 0).to(z[0].dtype)
 
@@ -957,13 +993,12 @@ def _with_ones(points: Tensor) -> Tensor:
 
 
 def _bandwidth(kernel: Radial) -> str:
-    """The arguments of a radial kernel, as code: the factor matters only while the bandwidth is open."""
-    factor = (
-        f", factor={_number(kernel.factor)}"
-        if kernel.bandwidth is None and kernel.factor != 1
-        else ""
-    )
-    return f"bandwidth={_number(kernel.bandwidth)}{factor}"
+    """The arguments of a radial kernel, as code."""
+    arguments = f"bandwidth={_number(kernel.bandwidth)}"
+    # The factor matters only while the bandwidth is open.
+    if kernel.bandwidth is None and kernel.factor != 1:
+        arguments += f", factor={_number(kernel.factor)}"
+    return arguments
 
 
 def _numbers(values: Tensor) -> str:

@@ -40,7 +40,7 @@ class Generators:
         return np.random.default_rng(self._sequence(name))
 
     def torch(self, name: str) -> torch.Generator:
-        """The torch generator called `name`, on the CPU: every device then sees the same numbers."""
+        """The torch generator called `name`, on the CPU, so all devices see the same numbers."""
         state = self._sequence(name).generate_state(1, np.uint64)
         seed = int(state[0] >> np.uint64(1))  # torch takes seeds below 2^63
         return torch.Generator().manual_seed(seed)
