@@ -381,7 +381,7 @@ class _Run:
         self._pending.append(value.detach())
 
     def score(self) -> float:
-        """What decides among restarts: the best validation value or, without any, the training value."""
+        """What decides among restarts: the best validation value, or else the training value."""
         if self.checks:
             return self.best_value
         return self._objective(self.train)
