@@ -42,6 +42,7 @@ from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import TrainingLog, TwoSampleResult
 from ._statistics import MMD, Statistic
+from ._threads import threads_for
 from .errors import InputError
 
 
@@ -103,8 +104,9 @@ class TwoSampleTest:
             # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
             # shuffle of the labels changes it, and the p-value stays exact.
             surveyed = survey(pair, self._pick(generators), columns=columns)
-            fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
-            return fitted._test(pair, surveyed, generators, resources)
+            with threads_for(surveyed.schema):
+                fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
+                return fitted._test(pair, surveyed, generators, resources)
 
     def fit(
         self,
@@ -126,7 +128,8 @@ class TwoSampleTest:
         with open_samples(X, Y, self.memory) as pair:
             pick = fitting_rows(generators.torch("split"), self.memory)
             surveyed = survey(pair, pick, columns=columns)
-            return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
+            with threads_for(surveyed.schema):
+                return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
 
     def _pick(self, generators: Generators) -> Pick:
         """Which rows to fit on and which to test: without training all are tested."""
@@ -208,7 +211,8 @@ class FittedTest:
         with open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(pair, no_rows, schema=self.schema)
-            return self._test(pair, surveyed, Generators(rng), resources)
+            with threads_for(self.schema):
+                return self._test(pair, surveyed, Generators(rng), resources)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.

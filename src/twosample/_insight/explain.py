@@ -21,6 +21,7 @@ from .._data.samples import Samples
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
+from .._threads import few_threads
 from .._two_sample import FittedTest
 from ..errors import warn
 from .column_tests import (
@@ -223,6 +224,7 @@ class Explanation:
         return lines
 
 
+@few_threads
 def explain(
     result: TwoSampleResult,
     *,
@@ -326,6 +328,7 @@ def explain(
     )
 
 
+@few_threads
 def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
     """The witness w(z) at any points z: positive where z looks like X, negative where like Y.
 

@@ -25,6 +25,7 @@ from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import TwoSampleResult
 from .._statistics import HotellingT2
+from .._threads import few_threads
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError
 from .held_out import Value, as_uint8, row_image, row_values
@@ -74,6 +75,7 @@ class Locations:
         return "\n".join(lines)
 
 
+@few_threads
 def locations(
     learned: FittedTest | TwoSampleResult,
     X: Any,

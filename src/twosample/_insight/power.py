@@ -29,6 +29,7 @@ from .._products import moments
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
+from .._threads import few_threads
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError, warn
 
@@ -300,6 +301,7 @@ def _renamed(confidence_level: float, confidence: float | None) -> float:
     return confidence
 
 
+@few_threads
 def predict_power(result: TwoSampleResult) -> PredictedPower:
     """From the result of an MMD test, predict its power at any number of tested points.
 
