@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import twosample
 from twosample import _api as api
 from twosample._cli import main as cli
+from twosample._objectives import PowerCriterion
 from twosample.errors import InputError, InputWarning, TrainingError
 
 ROOT = Path(__file__).parents[1]
@@ -401,6 +402,28 @@ def test_what_ends_a_run_is_said(folder, monkeypatch, error, code, message):
 
     monkeypatch.setattr(api, "two_sample_test", fail)
     assert call("test", "same.csv", "other.csv", code=code).stderr.startswith(message)
+
+
+def test_an_interrupted_training_leaves_the_old_file(folder, monkeypatch):
+    """It used to replace a good file by what little had been learned, with status 0."""
+    call("fit", "same.csv", "other.csv", "-o", "k.safetensors", "--method", "mmd-o", "--seed", "0")
+    before = Path("k.safetensors").read_bytes()
+    original = PowerCriterion.__call__
+    steps = []
+
+    def interrupted(self, kernel, x, y, *, memory=2**30):
+        steps.append(1)
+        if len(steps) == 40:
+            raise KeyboardInterrupt
+        return original(self, kernel, x, y, memory=memory)
+
+    monkeypatch.setattr(PowerCriterion, "__call__", interrupted)
+    done = call(
+        "fit", "same.csv", "other.csv", "-o", "k.safetensors", "--method", "mmd-o", code=130
+    )
+    assert "interrupted: k.safetensors was not written." in done.stderr
+    assert done.stdout == ""
+    assert Path("k.safetensors").read_bytes() == before
 
 
 def test_a_mistake_of_ours_is_not_hidden(folder, monkeypatch):

@@ -340,6 +340,29 @@ def test_an_interrupt_keeps_what_is_done(compared, tmp_path):
     )
 
 
+def test_an_interrupt_in_training_ends_the_comparison():
+    """It used to go on with a test that had hardly learned anything, and to return all samples."""
+
+    class Interrupted(twosample.PowerCriterion):
+        calls = 0
+
+        def __call__(self, kernel, x, y, *, memory=2**30):
+            Interrupted.calls += 1
+            # After the 40 steps of the first sample, within those of the second.
+            if Interrupted.calls > 100:
+                raise KeyboardInterrupt
+            return super().__call__(kernel, x, y, memory=memory)
+
+    learning = twosample.Learning(Interrupted(), steps=40)
+    test = twosample.TwoSampleTest(twosample.DeepKernel(twosample.MLP()), learning)
+    samples = {"first": SAMPLES["same"], "second": SAMPLES["far"], "third": SAMPLES["shifted"]}
+    with pytest.raises(twosample.ComparisonInterrupted) as caught:
+        compare(REFERENCE, samples, test, permutations=99, rng=0)
+    done = caught.value.comparison
+    assert len(done) < 3
+    assert all("finished" in result.training.stopped for result in done.values())
+
+
 # What is shown
 
 

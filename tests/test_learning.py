@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import twosample
 from twosample import (
     METHODS,
+    CrossEntropy,
     DeepKernel,
     Gaussian,
     InputError,
@@ -21,7 +22,7 @@ from twosample import (
     PowerCriterion,
     ResidualMLP,
     TrainingError,
-    TrainingWarning,
+    TrainingInterrupted,
 )
 from twosample._data.samples import Samples
 from twosample._data.schema import Schema
@@ -175,7 +176,7 @@ def test_time_budget_ends_training_in_time_and_says_so():
     assert 1 <= log.steps < 40 and "out of time" in log.stopped
 
 
-def test_interrupt_keeps_the_kernel_so_far_and_says_so():
+def test_an_interrupt_stops_and_offers_what_was_learned():
     class Interrupted:
         calls = 0
 
@@ -185,14 +186,41 @@ def test_interrupt_keeps_the_kernel_so_far_and_says_so():
                 raise KeyboardInterrupt
             return PowerCriterion()(kernel, x, y)
 
-    with pytest.warns(
-        TrainingWarning, match="interrupted after 6 steps; the best kernel so far is used"
-    ):
-        kernel, log = fit_quickly(Gaussian(5.0), objective=Interrupted(), steps=100)
-    assert log.steps == 6 and kernel.bandwidth != pytest.approx(5.0)
+    with pytest.raises(TrainingInterrupted, match="interrupted after 6 steps") as caught:
+        fit_quickly(Gaussian(5.0), objective=Interrupted(), steps=100)
+    assert caught.value.log.steps == 6
+    assert caught.value.representation.bandwidth != pytest.approx(5.0)
 
 
-def test_a_real_interrupt_signal_ends_training_but_not_the_test():
+def test_an_interrupted_restart_is_one_of_those_to_choose_from():
+    class Interrupted:
+        calls = 0
+
+        def __call__(self, kernel, x, y, *, memory=0):
+            Interrupted.calls += 1
+            if Interrupted.calls == 17:
+                raise KeyboardInterrupt
+            return PowerCriterion()(kernel, x, y)
+
+    with pytest.raises(TrainingInterrupted, match="interrupted after") as caught:
+        fit_quickly(Gaussian(5.0), objective=Interrupted(), steps=10, restarts=3)
+    assert caught.value.representation is not None
+
+
+def test_an_interrupt_in_pretraining_offers_nothing():
+    class Interrupted(CrossEntropy):
+        def __call__(self, kernel, x, y, *, memory=0):
+            raise KeyboardInterrupt
+
+    learning = Learning(PowerCriterion(), steps=3, pretraining=Learning(Interrupted(), steps=9))
+    test = twosample.TwoSampleTest(DeepKernel(ResidualMLP()), learning)
+    rng = np.random.default_rng(0)
+    with pytest.raises(KeyboardInterrupt, match="pretraining was interrupted") as caught:
+        test.fit(rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), rng=0)
+    assert not isinstance(caught.value, TrainingInterrupted)
+
+
+def test_a_real_interrupt_signal_ends_training_and_a_loop_around_it():
     class Interrupting:
         calls = 0
 
@@ -204,9 +232,21 @@ def test_a_real_interrupt_signal_ends_training_but_not_the_test():
 
     rng = np.random.default_rng(0)
     test = twosample.TwoSampleTest(DeepKernel(ResidualMLP()), Learning(Interrupting(), steps=10**6))
-    with pytest.warns(TrainingWarning, match="interrupted after"):
-        result = test.run(rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + 3, rng=0)
-    assert 0 < result.pvalue <= 1 and 29 <= result.training.steps < 100
+    begun = []
+
+    def loop() -> None:
+        for number in range(3):
+            begun.append(number)
+            test.run(rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + 3, rng=0)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        loop()
+    assert begun == [0]
+    fitted = caught.value.fitted
+    assert 29 <= fitted.training.steps < 100
+    # What was learned can be used by those who ask for it.
+    result = fitted.test(rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + 3, rng=0)
+    assert result.reject()
 
 
 def test_a_value_that_is_not_finite_stops_with_step_and_rate():

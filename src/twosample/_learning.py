@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import time
-import warnings
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import torch
@@ -22,7 +21,7 @@ from ._progress import Tick, bar
 from ._random import Generators
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import TrainingLog
-from .errors import IncompatibleParts, InputError, TrainingError, TrainingWarning
+from .errors import IncompatibleParts, InputError, TrainingError
 
 R = TypeVar("R", bound=nn.Module)
 
@@ -192,6 +191,26 @@ def _check_pretraining(representation: nn.Module, objective: Objective) -> None:
         )
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """An interrupt (Ctrl-C) during training. It ends whatever was going on, as any interrupt does.
+
+    Attributes
+    ----------
+    fitted
+        The `FittedTest` with what had been learned by then, for those who want to go on with it.
+    representation, log
+        What was trained, and how far that went.
+    """
+
+    def __init__(self, representation: nn.Module, log: TrainingLog) -> None:
+        super().__init__(
+            f"training was {log.stopped}; `fitted` of this exception has what was learned by then."
+        )
+        self.representation = representation
+        self.log = log
+        self.fitted: Any = None
+
+
 def fit(
     representation: R,
     samples: Samples,
@@ -205,6 +224,11 @@ def fit(
     -------
     tuple
         The trained copy, and how it went.
+
+    Raises
+    ------
+    TrainingInterrupted
+        If it is interrupted, with the best that had been learned by then.
     """
     began = time.monotonic()
     if learning.pretraining is not None:
@@ -235,12 +259,6 @@ def fit(
                 break
     # A single run need not be scored, which costs a look at the training points.
     best = runs[0] if len(runs) == 1 else max(runs, key=_Run.score)
-    if runs[-1].interrupted:
-        warnings.warn(
-            f"training was {best.stopped}; the best kernel so far is used.",
-            TrainingWarning,
-            stacklevel=2,
-        )
     settle_normalisation(best.representation, train, generators.torch("normalisation"))
     log = TrainingLog(
         tuple(best.values),
@@ -249,6 +267,8 @@ def fit(
         best.stopped,
         round(time.monotonic() - began, 3),
     )
+    if runs[-1].interrupted:
+        raise TrainingInterrupted(best.representation, replace(log, stopped=runs[-1].stopped))
     return cast(R, best.representation), log
 
 
@@ -262,7 +282,11 @@ def _pretrained(
     """A copy whose network has been trained as the features of a classifier, and is frozen."""
     network = copy.deepcopy(cast(Any, representation).featurizer)
     classifier = OnFeatures(Classifier(network), Linear()).to(samples.x.device)
-    trained, _ = fit(classifier, samples, learning, generators.child("pretraining"), resources)
+    try:
+        trained, _ = fit(classifier, samples, learning, generators.child("pretraining"), resources)
+    except TrainingInterrupted as interrupted:
+        # What was learned is a classifier, not the kernel that was asked for.
+        raise KeyboardInterrupt(f"pretraining was {interrupted.log.stopped}.") from None
     outcome = copy.deepcopy(representation)
     cast(Any, outcome).featurizer = Frozen(cast(Any, trained.featurizer).featurizer)
     return outcome

@@ -43,7 +43,7 @@ from ._kernels import (
     WeightedSum,
     median_bandwidth,
 )
-from ._learning import Learning
+from ._learning import Learning, TrainingInterrupted
 from ._methods import (
     METHODS,
     ablation,
@@ -142,6 +142,7 @@ __all__ = [
     "Stream",
     "TellingRow",
     "TrainingError",
+    "TrainingInterrupted",
     "TrainingLog",
     "TrainingWarning",
     "TwoSampleError",

@@ -37,7 +37,7 @@ from ._data.survey import (
     training_rows,
 )
 from ._kernels import embedding_of
-from ._learning import Learning, check_learning, fit
+from ._learning import Learning, TrainingInterrupted, check_learning, fit
 from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import TrainingLog, TwoSampleResult
@@ -149,18 +149,35 @@ class TwoSampleTest:
         scaled = scaling.apply(train, device=choose_device(device))
         # A copy, since the test is a frozen record: it can be run again, and gives the same.
         representation = copy.deepcopy(self.representation).to(scaled.x.device)
-        train_sizes = None
         log = None
         if self.learning is not None:
-            representation, log = fit(representation, scaled, self.learning, generators, resources)
-            train_sizes = train.sizes
+            try:
+                trained = fit(representation, scaled, self.learning, generators, resources)
+            except TrainingInterrupted as interrupted:
+                # Interrupting means stopping. What was learned by then goes with the exception.
+                interrupted.fitted = self._fitted(
+                    interrupted.representation, train, scaling, interrupted.log
+                )
+                raise
+            representation, log = trained
         else:
             # What needs no training may still take its bandwidth from the points.
             start = getattr(representation, "start", None)
             if callable(start):
                 start(scaled.pooled(), generators.torch("start"))
+        return self._fitted(representation, train, scaling, log)
+
+    def _fitted(
+        self,
+        representation: nn.Module,
+        train: Samples,
+        scaling: Scaling,
+        log: TrainingLog | None,
+    ) -> FittedTest:
+        """The test with a representation that is fixed."""
         # From here on nothing learns: shuffles must not change what they are evaluated with.
         representation.eval().requires_grad_(False)
+        train_sizes = None if log is None else train.sizes
         return FittedTest(
             representation, self, train.schema, scaling, train_sizes, log, train.dropped
         )

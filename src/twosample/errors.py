@@ -45,7 +45,7 @@ class InputWarning(UserWarning):
 
 
 class TrainingWarning(UserWarning):
-    """Training ended early or in an unusual way; what it had learned was kept."""
+    """Training ended early or in an unusual way."""
 
 
 def warn(message: str, kind: type[Warning] = InputWarning) -> None:
