@@ -28,7 +28,6 @@ from twosample._data.streams import Stream
 from twosample._files.parts import NpyRows
 from twosample._kernels import DeepKernel, Gaussian, Linear, OnFeatures
 from twosample._products import block_and_row_sums
-from twosample._random import Generators
 from twosample._resources import HERE, Resources
 from twosample._statistics import HotellingT2
 from twosample.errors import ClusterError, InputError, MissingDependency
@@ -388,7 +387,9 @@ def test_the_command_line_says_that_nobody_answers(files, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(processes, client):
+def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(
+    processes, client, monkeypatch
+):
     X, Y = two_samples(3000, 2500)
     expected = deep_test().run(X, Y, rng=0)
     seen = {"results": 0, "killed": 0}
@@ -406,10 +407,9 @@ def test_a_worker_killed_on_the_way_changes_nothing_nor_does_their_number(proces
                         seen["killed"] += 1
                 yield result
 
-    fitted = deep_test().fit(X, Y, rng=0)  # nothing to train: scaling and bandwidths, as in `run`
-    killing = Killing(client)
-    samples = twosample._data.survey.as_samples(X, Y)
-    result = fitted._test(samples, Generators(0), Resources(fitted.spec.memory, workers=killing))
+    with monkeypatch.context() as patched:
+        patched.setattr("twosample._two_sample.DaskWorkers", Killing)
+        result = deep_test().run(X, Y, rng=0, client=client)
     assert seen["killed"] == 1
     assert seen["results"] > 100
     same(result, expected)
