@@ -73,7 +73,8 @@ def two_sample_test(
     --------
     >>> import numpy as np, twosample
     >>> rng = np.random.default_rng(0)
-    >>> result = twosample.two_sample_test(rng.normal(0, 1, (200, 2)), rng.normal(0, 2, (150, 2)), rng=0)
+    >>> X, Y = rng.normal(0, 1, (200, 2)), rng.normal(0, 2, (150, 2))
+    >>> result = twosample.two_sample_test(X, Y, rng=0)
     >>> result.reject(alpha=0.05)
     True
     """

@@ -1,4 +1,4 @@
-"""What a computation may use: memory, the terminal for its progress, and others who help with the work."""
+"""What a computation may use: memory, a terminal for its progress, and others who help."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class Workers(Protocol):
     """Who does pieces of work that do not depend on each other: this process, or others."""
 
     def share(self, value: Any) -> Any:
-        """What stands for `value` among the arguments of `map`; where it has to travel, it does so once."""
+        """What stands for `value` among the arguments of `map`; it travels once at most."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What stands for `function(*arguments)` among the arguments of `map`; it stays with whoever computes it."""
+        """What stands for `function(*arguments)` among the arguments of `map`.
+
+        The outcome stays with whoever computes it.
+        """
 
     def map(
         self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
