@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from ..errors import InputError
@@ -80,30 +81,37 @@ class Columns:
 
     def _check_contradictions(self) -> None:
         kinds = dict(self.kinds)
+        kept = set(self.keep or ())
         for name in self.drop:
-            if name in kinds or name in (self.keep or ()):
+            if name in kinds or name in kept:
                 raise InputError(
                     f"column {name!r} is to be left out, and used; choose one of both."
                 )
         for name in kinds:
-            if self.keep is not None and name not in self.keep:
+            if self.keep is not None and name not in kept:
                 raise InputError(
                     f"column {name!r} has a kind, but is not among those to keep; name it there."
                 )
 
     def kind_of(self, name: str) -> AsKind | None:
         """What a column is to be taken as; None for what it seems to be."""
-        return dict(self.kinds).get(name)
+        return self._kinds_by_name.get(name)
+
+    @cached_property
+    def _kinds_by_name(self) -> dict[str, AsKind]:
+        # Asked for every column of a table, which may have many thousands.
+        return dict(self.kinds)
 
     def places(self, names: Sequence[str], sample: str) -> list[int]:
         """Where the columns to test stand among the `names` of a table's columns.
 
         Messages call the table `sample`.
         """
-        for name in self.keep or ():
-            if name not in names:
-                raise InputError(f"{sample} has no column {name!r}; it has {_some(names)}.")
         # Sets, because a table may have thousands of columns.
+        known = set(names)
+        for name in self.keep or ():
+            if name not in known:
+                raise InputError(f"{sample} has no column {name!r}; it has {_some(names)}.")
         tested = set(names if self.keep is None else self.keep) - set(self.drop)
         places = [place for place, name in enumerate(names) if name in tested]
         if names and not places:
@@ -114,8 +122,9 @@ class Columns:
 
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse what is said about columns that no sample has; most likely a name is misspelt."""
+        known = set(names)
         for name in (*self.drop, *dict(self.kinds)):
-            if name not in names:
+            if name not in known:
                 raise InputError(f"there is no column {name!r}; there are {_some(names)}.")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .columns import Columns
-from .tables import AS_FOUND, LAYOUTS, Images, Kind, Origin, Source, Table, count, listed
+from .tables import AS_FOUND, LAYOUTS, Images, Kind, Origin, Source, Table, count, listed, repeated
 from .values import as_numbers, column_values, label
 
 _CHANNELS = (1, 3, 4)
@@ -222,18 +222,20 @@ def _read_table(
     rules: Columns,
 ) -> Table:
     _check_size(rows, len(every), origin)
-    twice = sorted({name for name in every if every.count(name) > 1})
+    twice = repeated(every)
     if twice:
         raise InputError(
-            f"{origin.sample} has several columns of the name {listed(twice)}; rename them."
+            f"{origin.sample} has several columns of the name {listed(sorted(twice))}; rename them."
         )
     places = rules.places(every, origin.sample)
     names = [every[place] for place in places]
     left_out = frozenset(every) - {*names}
     table = Table(names, named, [], np.zeros((rows, len(names))), {}, left_out, rules)
     for position, place in enumerate(places):
-        gaps = np.asarray(series[place].is_null().to_numpy(), dtype=bool)
-        if gaps.any():
+        gaps = np.zeros(rows, dtype=bool)
+        # Counting takes polars a tenth of the time of asking where they are.
+        if series[place].null_count():
+            gaps = np.asarray(series[place].is_null().to_numpy(), dtype=bool)
             table.numbers[gaps, position] = np.nan
         # Where gaps are an error, there is no need to read what is between them.
         if gaps.all() or (gaps.any() and rules.missing == "error"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -167,6 +168,12 @@ class Table:
             numbers=np.take(self.numbers, order, axis=1),
             labels=labels,
         )
+
+
+def repeated(names: Sequence[str]) -> dict[str, int]:
+    """The names that come more than once, in their order, and how often each does."""
+    # Not list.count, which for each of 20,000 columns would look at all of them.
+    return {name: times for name, times in Counter(names).items() if times > 1}
 
 
 def count(number: int, noun: str) -> str:

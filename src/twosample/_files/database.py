@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .._data.columns import Columns
+from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError
 from .records import Chunk, RecordParts, Records, TypeFinder, all_records, record_parts
@@ -86,11 +87,8 @@ def _column_names(cursor: sqlite3.Cursor, file: Path, query: str | None) -> list
     names = [column[0] for column in cursor.description or ()]
     if not names:
         raise InputError(f"{file} has no rows to give for {query!r}; ask with SELECT.")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"{file} gives {names.count(name)} columns called '{name}'; rename them with AS."
-            )
+    for name, times in repeated(names).items():
+        raise InputError(f"{file} gives {times} columns called '{name}'; rename them with AS.")
     return names
 
 

@@ -88,8 +88,9 @@ def parquet_parts(path: str | Path, columns: Sequence[str] | None = None) -> lis
     with opened(file), told_about(file), unheard:
         table = _scanned(file, None)
         names = table.collect_schema().names()
+        known = set(names)
         for name in chosen or ():
-            if name not in names:
+            if name not in known:
                 raise InputError(f"{file} has no column {name!r}; it has {', '.join(names[:10])}.")
         counted = table.select(polars_for(file).len()).collect()
     # Parts are larger than those of other files, because polars finds a row of a row group by going

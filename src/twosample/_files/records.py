@@ -131,6 +131,8 @@ class TypeFinder:
         self._file = file
         self._rules = rules
         self._place = place
+        self._dropped = set(rules.drop)
+        self._kept = None if rules.keep is None else set(rules.keep)
         self._seen: dict[str, _Seen] = {}
 
     def place(self, number: int) -> str:
@@ -165,9 +167,9 @@ class TypeFinder:
                 seen.too_large = number
 
     def _is_unused(self, name: str) -> bool:
-        if name in self._rules.drop:
+        if name in self._dropped:
             return True
-        return self._rules.keep is not None and name not in self._rules.keep
+        return self._kept is not None and name not in self._kept
 
     def types(self) -> Types:
         """The type of each column."""

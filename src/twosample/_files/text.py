@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._data.columns import Columns
+from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError
 from .handles import empty, opened, polars_for, sentence, told_about
@@ -159,7 +160,7 @@ def _parsed(
     known = types or {}
     header = _header(raw, file, separator)
     fields = _first(raw, separator)  # the header with the blanks around names, as polars has it
-    as_written = [name for name in fields if rules.kind_of(name.strip()) == "category"]
+    as_written = {name for name in fields if rules.kind_of(name.strip()) == "category"}
     text = [name for name in fields if known.get(name.strip()) == pl.String]
     try:
         table = _inferred(pl, raw, separator, dict.fromkeys([*as_written, *text], pl.String))
@@ -304,12 +305,10 @@ def _header(raw: bytes, file: Path, separator: str) -> list[str]:
             f"{file} has no name for column {names.index('') + 1} of {len(names)}; name it, "
             "or leave it out if it only counts the rows."
         )
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"{file} has {names.count(name)} columns called '{name}'; give each a name of its "
-                "own."
-            )
+    for name, times in repeated(names).items():
+        raise InputError(
+            f"{file} has {times} columns called '{name}'; give each a name of its own."
+        )
     if len(names) == 1:
         for mark in ",;\t|":
             if mark != separator and mark in names[0]:
