@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, warn
+from .cells import Cells
 from .columns import Columns
 from .moments import Moments
 from .reading import read
@@ -57,6 +58,7 @@ class Profile:
         self.batches = 0
         self._form: Table | Images | None = None  # the first batch without its rows
         self._levels: dict[int, set[str | None]] = {}  # of each column that is a category
+        self._cells: dict[int, Cells] = {}  # of each category that the user has not asked for
         self._moments: Moments | None = None
 
     @property
@@ -70,9 +72,9 @@ class Profile:
 
     def read(self, batch: object) -> Table | Images:
         """Validate the next batch, and bring its columns into the order of the first."""
+        origin = replace(self.origin, first=self.rows)
         try:
-            data = read(batch, replace(self.origin, first=self.rows), self.rules)
-            return self._like_the_first(data)
+            data = self._like_the_first(read(batch, origin, self.rules))
         except InputError as error:
             if not self.batches:
                 raise
@@ -80,6 +82,19 @@ class Profile:
                 f"{error} (this is batch {self.batches + 1} of {self.sample}, which begins at row "
                 f"{self.rows})"
             ) from error
+        if isinstance(data, Table):
+            self._look_at_cells(data, origin)
+        return data
+
+    def _look_at_cells(self, data: Table, origin: Origin) -> None:
+        # Here rather than in `include`, which rows with missing values do not reach: a cell in them
+        # may be what makes text of a column.
+        for place, labels in data.labels.items():
+            name = data.names[place]
+            if self.rules.kind_of(name) is None:
+                declared = name in data.declared
+                cells = self._cells.setdefault(place, Cells(self.origin, declared))
+                cells.include(labels, origin)
 
     def include(self, data: Table | Images) -> None:
         """Count what `read` gave."""
@@ -148,6 +163,11 @@ class Profile:
         labels = {place: list(levels) for place, levels in self._levels.items()}
         return replace(self._form, labels=labels)
 
+    @property
+    def cells(self) -> dict[int, Cells]:
+        """What the cells look like of each category that the user has not asked for."""
+        return self._cells
+
     def moments(self, schema: Schema) -> Moments:
         """The moments of each column of the schema before it is encoded, or of all pixels."""
         form = self.summary()
@@ -183,11 +203,11 @@ def schema_and_scaling(
     rows = x.kept + y.kept
     names = (x.sample, y.sample)
     if schema is None:
-        schema = learn(x.summary(), y.summary(), names, x.rules)
+        schema = learn(x.summary(), y.summary(), names, x.rules, cells=(x.cells, y.cells))
         moments = x.moments(schema).merged(y.moments(schema))
         schema = with_gaps(schema, moments, rows)
     for profile in (x, y):
-        schema.check(profile.summary(), profile.sample)
+        schema.check(profile.summary(), profile.sample, cells=profile.cells)
         present = profile.moments(schema).count
         if schema.kind == "table":
             schema.check_gaps(profile.kept - present, profile.sample)

@@ -230,7 +230,11 @@ def _read_table(
     places = rules.places(every, origin.sample)
     names = [every[place] for place in places]
     left_out = frozenset(every) - {*names}
-    table = Table(names, named, [], np.zeros((rows, len(names))), {}, left_out, rules)
+    declared = frozenset(
+        every[place] for place in places if series[place].dtype in (nw.Categorical, nw.Enum)
+    )
+    numbers = np.zeros((rows, len(names)))
+    table = Table(names, named, [], numbers, {}, left_out, rules, declared)
     for position, place in enumerate(places):
         gaps = np.zeros(rows, dtype=bool)
         # Counting takes polars a tenth of the time of asking where they are.

@@ -6,8 +6,9 @@ about samples that do not fit together is raised here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError, warn
+from .cells import Cells, check_cells, check_levels
 from .columns import Columns
 from .moments import Moments
 from .reading import read
@@ -156,8 +158,18 @@ class Schema:
             self.check_gaps(table.gaps()[self.places(table, sample)], sample)
         return self.tensor(table, sample)
 
-    def check(self, data: Table | Images, sample: str, *, warns: bool = True) -> None:
-        """Refuse data of another form or kind; warn of levels that the schema does not know."""
+    def check(
+        self,
+        data: Table | Images,
+        sample: str,
+        *,
+        warns: bool = True,
+        cells: Mapping[int, Cells] = MappingProxyType({}),
+    ) -> None:
+        """Refuse data of another form or kind; warn of levels that the schema does not know.
+
+        `cells` says what the cells look like in columns of text, by their places.
+        """
         if isinstance(data, np.ndarray) != (self.kind == "image"):
             form = "images" if isinstance(data, np.ndarray) else "a table"
             raise InputError(
@@ -168,7 +180,7 @@ class Schema:
             check_images(self, data, sample, "The fitted test takes")
             return
         for column, place in zip(self.columns, self.places(data, sample), strict=True):
-            _check_kind(column, data, place, sample)
+            _check_kind(column, data, place, sample, cells.get(place))
             if column.kind == "category" and warns:
                 _warn_if_unseen(column, data, place, sample)
 
@@ -213,9 +225,17 @@ class Schema:
         return torch.from_numpy(encoded)
 
 
-def learn(x: Table | Images, y: Table | Images, names: tuple[str, str], rules: Columns) -> Schema:
+def learn(
+    x: Table | Images,
+    y: Table | Images,
+    names: tuple[str, str],
+    rules: Columns,
+    *,
+    cells: tuple[Mapping[int, Cells], Mapping[int, Cells]],
+) -> Schema:
     """The schema of two samples, which messages call `names`.
 
+    `cells` says what the cells of X and of Y look like in columns of text, by their places.
     `with_gaps` adds what it takes to tell where values are missing.
     """
     name_x, name_y = names
@@ -230,7 +250,10 @@ def learn(x: Table | Images, y: Table | Images, names: tuple[str, str], rules: C
         )
     rules.check_names([*x.names, *sorted(x.left_out), *y.names, *sorted(y.left_out)])
     order = matching(y, x.names, x.named, name_y, name_x)
-    columns = [_learn_column(x, here, y, there, names) for here, there in enumerate(order)]
+    columns = []
+    for here, there in enumerate(order):
+        of_both = (cells[0].get(here), cells[1].get(there))
+        columns.append(_learn_column(x, here, y, there, names, of_both))
     return _table_schema(columns, x.named, rules)
 
 
@@ -245,7 +268,14 @@ def _table_schema(columns: Sequence[Column], named: bool, rules: Columns) -> Sch
     return Schema("table", (width,), tuple(columns), named, rules=rules)
 
 
-def _learn_column(x: Table, here: int, y: Table, there: int, names: tuple[str, str]) -> Column:
+def _learn_column(
+    x: Table,
+    here: int,
+    y: Table,
+    there: int,
+    names: tuple[str, str],
+    cells: tuple[Cells | None, Cells | None],
+) -> Column:
     name = x.names[here]
     where = x.where(here)
     kind_x = x.kinds[here]
@@ -254,17 +284,21 @@ def _learn_column(x: Table, here: int, y: Table, there: int, names: tuple[str, s
     if kinds == {"category"}:
         labels = {*x.labels.get(here, ()), *y.labels.get(there, ())}
         levels = sorted(label for label in labels if label is not None)
+        looked_at = [each for each in cells if each is not None]
+        check_cells(looked_at, name, where)
         if len(levels) > MAX_LEVELS:
             raise InputError(
                 f"{' and '.join(names)} together have {len(levels)} different values in {where}, "
                 f"and a category has at most {MAX_LEVELS}: it looks like text; drop it, group its "
                 "values or turn it into numbers."
             )
+        check_levels(looked_at, levels, name, where)
         return Column(name, "category", tuple(levels))
     if "category" in kinds:
         raise InputError(
             f"{names[0]} has {KIND_WORDS[kind_x]} in {where} but {names[1]} has "
-            f"{KIND_WORDS[kind_y]}; convert both the same way."
+            f"{KIND_WORDS[kind_y]}; convert both the same way{_no_numbers(cells[0])}"
+            f"{_no_numbers(cells[1])}."
         )
     return Column(name, "boolean" if kinds == {"boolean"} else "numeric")
 
@@ -337,15 +371,24 @@ def _times(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _check_kind(column: Column, table: Table, place: int, sample: str) -> None:
+def _check_kind(column: Column, table: Table, place: int, sample: str, cells: Cells | None) -> None:
     kind = table.kinds[place]
     if kind == "unknown":
         return
     if (kind == "category") != (column.kind == "category"):
         raise InputError(
             f"{sample} has {KIND_WORDS[kind]} in {table.where(place)}, but the fitted test takes "
-            f"{KIND_WORDS[column.kind]}."
+            f"{KIND_WORDS[column.kind]}{_no_numbers(cells)}."
         )
+
+
+def _no_numbers(cells: Cells | None) -> str:
+    """The cells that make text of a column which should be numbers, behind a semicolon."""
+    return (
+        f"; the cells that are no numbers: {cells.named()}"
+        if cells is not None and cells.odd
+        else ""
+    )
 
 
 def _check_truth(table: Table, place: int, sample: str) -> None:

@@ -41,6 +41,7 @@ class Spilled:
                 labels,
                 frozenset(form["left_out"]),
                 self.rules,
+                frozenset(form["declared"]),
             )
 
 
@@ -88,6 +89,7 @@ def _write_table(table: Table, path: Path) -> None:
         "kinds": table.kinds,
         "levels": levels,
         "left_out": sorted(table.left_out),
+        "declared": sorted(table.declared),
     }
     form_bytes = np.frombuffer(json.dumps(form).encode(), dtype=np.uint8)
     np.savez(path, allow_pickle=False, numbers=table.numbers, form=form_bytes, **codes)

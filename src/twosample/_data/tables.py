@@ -119,6 +119,8 @@ class Table:
         The columns that were there, but are not to be tested.
     rules
         What the user has said, by which it was read.
+    declared
+        The categories of which the data, not the user, say that they are categories.
     """
 
     names: list[str]
@@ -128,6 +130,7 @@ class Table:
     labels: dict[int, list[str | None]]
     left_out: frozenset[str] = frozenset()
     rules: Columns = AS_FOUND
+    declared: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.numbers)

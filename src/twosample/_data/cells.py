@@ -1,0 +1,204 @@
+"""What the cells of a column of text look like, so that no column of numbers becomes a category.
+
+One "?" makes text of a column of numbers, and a category has no order: the test would answer another
+question without a word. So a column counts as numbers, and its other cells as mistakes, if at least
+half of its cells are numbers and two of them differ. The same holds for dates, and for numbers
+written as nobody reads them here ("1,5", "$5", "5 %", "5 kg"), if three of those differ. Text of
+which every cell is a number is a category, as codes are, unless ten of them differ and none begins
+with a zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Literal, TypeAlias
+
+from ..errors import InputError
+from .tables import Origin, count
+
+Look: TypeAlias = Literal["number", "date", "written", "word"]
+"""What a cell looks like: a number, a date, a number written in another way, or none of them."""
+
+_SHOWN = 3  # cells that a message names
+_MANY = 10  # different values: fewer may be codes, or levels of a small sample
+
+_CURRENCY = r"(?:[$€£¥₹]|CHF|EUR|GBP|JPY|USD)"
+_WRITTEN = re.compile(
+    rf"{_CURRENCY}?\s*[-+−]?\s*{_CURRENCY}?\s*"
+    # Thousands in groups of three, decimals behind a comma or a point.
+    r"(?:\d{1,3}(?:[,.'’\s]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][-+]?\d+)?"
+    rf"\s*(?:[%‰]|{_CURRENCY}|(?P<unit>[°µ]?[^\W\d_]{{1,10}}(?:/[^\W\d_]{{1,4}})?[²³]?))?"
+)
+
+
+_CODE = re.compile(r"\s*0\d")
+
+
+@dataclass
+class Cells:
+    """What the cells of one column of one sample look like.
+
+    Attributes
+    ----------
+    origin
+        What messages call the sample.
+    declared
+        Whether the data say that the column is a category, as those of pandas and polars can.
+    total
+        How many cells are not missing.
+    looks
+        How many cells look like what.
+    values
+        The first few different values that look like a number, by their look.
+    units
+        The first few different units behind numbers.
+    zeros
+        Whether a number begins with a zero, as only codes do.
+    odd
+        Where the first few cells stand that are neither numbers nor dates, and what is in them.
+    """
+
+    origin: Origin
+    declared: bool = False
+    total: int = 0
+    looks: Counter[Look] = field(default_factory=Counter)
+    values: dict[Look, set[str]] = field(default_factory=dict)
+    units: set[str] = field(default_factory=set)
+    zeros: bool = False
+    odd: list[tuple[Origin, int, str]] = field(default_factory=list)
+
+    def include(self, labels: Sequence[str | None], origin: Origin) -> None:
+        """Look at some more cells, which come from `origin`; None is a missing value."""
+        times = Counter(labels)
+        self.total += len(labels) - times.pop(None, 0)
+        odd: set[str | None] = set()
+        for label, cells in times.items():
+            if label is None:
+                continue
+            look, unit = _look(label)
+            self.looks[look] += cells
+            if unit and len(self.units) < 2:
+                self.units.add(unit)
+            values = self.values.setdefault(look, set())
+            if len(values) < _MANY:
+                values.add(label)
+            self.zeros = self.zeros or _CODE.match(label) is not None
+            if look in ("written", "word"):
+                odd.add(label)
+        if not odd or len(self.odd) >= _SHOWN:
+            return
+        for row, label in enumerate(labels):
+            if label is not None and label in odd:
+                self.odd.append((origin, row, label))
+                if len(self.odd) == _SHOWN:
+                    return
+
+    def mistaken_for(self) -> Look | None:
+        """What a column of text holds in truth, apart from some cells; None for words."""
+        if self.declared:
+            return None
+        if self.looks["number"] == self.total:
+            is_code = self.zeros or len(self.values.get("number", ())) < _MANY
+            return None if is_code else "number"
+        if self.looks["date"] == self.total:
+            return None
+        looks: tuple[Look, ...] = ("number", "date")
+        for look in looks:
+            if 2 * self.looks[look] >= self.total and len(self.values.get(look, ())) >= 2:
+                return look
+        # Behind measurements stands one unit; "1st", "2nd" and "3rd" are words.
+        if len(self.units) > 1:
+            return None
+        numbers = self.looks["number"] + self.looks["written"]
+        values = self.values.get("number", set()) | self.values.get("written", set())
+        return "written" if 2 * numbers >= self.total and len(values) >= 3 else None
+
+    def named(self) -> str:
+        """The first few cells that are not numbers (or dates), and how many there are."""
+        odd = self.looks["written"] + self.looks["word"]
+        shown = ", ".join(f"{label[:40]!r} at {origin.at(row)}" for origin, row, label in self.odd)
+        more = f", ... {odd} in all" if odd > len(self.odd) else ""
+        return f"{shown}{more}"
+
+
+def _look(cell: str) -> tuple[Look, str]:
+    """What a cell looks like, and the unit behind a number."""
+    text = cell.strip()
+    try:
+        float(text)
+    except ValueError:
+        pass
+    else:
+        return "number", ""
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        pass
+    else:
+        return "date", ""
+    match = _WRITTEN.fullmatch(text.replace("\0", ""))
+    if match is None:
+        return "word", ""
+    return "written", (match["unit"] or "").lower()
+
+
+def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
+    """Refuse a category that holds numbers, or dates, but for some of its cells.
+
+    Parameters
+    ----------
+    samples
+        The cells of the column in X, in Y, or in both.
+    column
+        Its name.
+    where
+        What messages call it.
+    """
+    looks = [cells.mistaken_for() for cells in samples]
+    look = next((look for look in looks if look is not None), None)
+    if look is None:
+        return
+    odd = [cells for cells in samples if cells.odd]
+    places = "; ".join(f"{cells.origin.sample} has {cells.named()}" for cells in odd)
+    origin = samples[0].origin
+    if not odd:
+        raise InputError(
+            f"{' and '.join(cells.origin.sample for cells in samples)} have numbers as text in "
+            f"{where}; read them as numbers with {origin.asks('kinds', 'number', column)}, or take "
+            f"each as a level of a category with {origin.asks('kinds', 'category', column)}."
+        )
+    if look == "written":
+        complaint = (
+            f"{where} holds numbers, but not as they are read here: {places}; write them like "
+            "1234.5, without signs of currency, %, units or separators of thousands"
+        )
+    else:
+        complaint = (
+            f"{where} holds {look}s, but not in all cells: {places}; mend them (a missing value is "
+            "an empty cell or NA)"
+        )
+    raise InputError(
+        f"{complaint}, take each value as a level of a category with "
+        f"{origin.asks('kinds', 'category', column)}, or leave the column out with "
+        f"{origin.asks('drop', column)}."
+    )
+
+
+def check_levels(samples: Sequence[Cells], levels: Sequence[str], column: str, where: str) -> None:
+    """Refuse a category whose levels are nearly all different, which can tell nothing apart."""
+    cells = sum(each.total for each in samples)
+    if len(levels) < _MANY or 2 * len(levels) <= cells or not samples:
+        return
+    origin = samples[0].origin
+    names = " and ".join(each.origin.sample for each in samples)
+    raise InputError(
+        f"{names} together have {len(levels)} different values in {count(cells, 'cell')} of "
+        f"{where}, such as {levels[0][:40]!r}, so as a category it would tell nothing; leave it "
+        f"out with {origin.asks('drop', column)}, read it as numbers or dates with "
+        f"{origin.asks('kinds', 'number', column)}, or take it as it is with "
+        f"{origin.asks('kinds', 'category', column)}."
+    )
