@@ -54,7 +54,13 @@ class Calibration(ABC):
         """Raise `IncompatibleParts` if it cannot calibrate this statistic, and say what can."""
 
     @abstractmethod
-    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+    def plan(
+        self,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        least: int = 1,
+    ) -> Bins:
         """Cut samples of n and m points into bins, if possible `least` of them or more."""
 
     @abstractmethod
@@ -125,7 +131,13 @@ class Permutation(Calibration):
                 "PairSwap() or Asymptotic(), or the unpaired statistic."
             )
 
-    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+    def plan(
+        self,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        least: int = 1,
+    ) -> Bins:
         """Cut samples of n and m points into bins, each sample in a random order."""
         # One size for both samples: bins of different sizes could not change places.
         size = max(1, min(n, m) // self.bins)
@@ -199,7 +211,13 @@ class PairSwap(Calibration):
                 f"Use {statistic.paired_form}, or Permutation()."
             )
 
-    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+    def plan(
+        self,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        least: int = 1,
+    ) -> Bins:
         """Cut min(n, m) random pairs into bins; points without a partner stay."""
         pairs = min(n, m)
         # A statistic may need more bins than the plan would give it: blocks are made of whole ones.
@@ -251,7 +269,13 @@ class Asymptotic(Calibration):
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         statistic.check_law(representation)
 
-    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+    def plan(
+        self,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        least: int = 1,
+    ) -> Bins:
         """Cut both samples into bins, all of which might move."""
         # Nothing is shuffled; some hundred bins are enough for a statistic that is made of them.
         size = max(1, min(n, m) // max(500, least))
@@ -309,7 +333,13 @@ class Spectral(Calibration):
                 f"that of {statistic!r}. Use Asymptotic(), or Permutation()."
             )
 
-    def plan(self, n: int, m: int, generator: torch.Generator, least: int = 1) -> Bins:
+    def plan(
+        self,
+        n: int,
+        m: int,
+        generator: torch.Generator,
+        least: int = 1,
+    ) -> Bins:
         """Cut both samples into some hundred bins: fewer sums, and nothing moves."""
         size = max(1, min(n, m) // 500)
         return _cut(n, m, size, 1000, generator)
@@ -326,7 +356,12 @@ class Spectral(Calibration):
         n, m = points.sizes
         observed = _observed(statistic, prepared)
         eigenvalues = self.eigenvalues(representation, points, generator)
-        normal = torch.randn(self.draws, len(eigenvalues), generator=generator, dtype=torch.float64)
+        normal = torch.randn(
+            self.draws,
+            len(eigenvalues),
+            generator=generator,
+            dtype=torch.float64,
+        )
         shift = statistic.limit_shift or 0.0
         sums = (normal.square() - shift) @ eigenvalues  # (draws,)
         draws = (1 / n + 1 / m) * sums
@@ -392,7 +427,10 @@ def null_threshold(null: NDArray[np.float64], alpha: float) -> float | None:
 
 
 def evaluated(
-    statistic: Statistic, prepared: Prepared, shuffles: Shuffles, memory: int = DEFAULT_MEMORY
+    statistic: Statistic,
+    prepared: Prepared,
+    shuffles: Shuffles,
+    memory: int = DEFAULT_MEMORY,
 ) -> Tensor:
     """(B + 1,) values of a statistic over shuffles, some of them at a time."""
     parts = shuffles.within(memory)
@@ -434,7 +472,12 @@ def _observed(statistic: Statistic, prepared: Prepared) -> Tensor:
 
 
 def _random_orders(moving: int, count: int, generator: torch.Generator) -> Tensor:
-    keys = torch.rand(count, moving, generator=generator, dtype=torch.float64)
+    keys = torch.rand(
+        count,
+        moving,
+        generator=generator,
+        dtype=torch.float64,
+    )
     return keys.argsort(1)
 
 
@@ -463,7 +506,13 @@ def _swapping(swapped: Tensor) -> Tensor:
     return torch.cat([into_x, into_y], 1)
 
 
-def _cut(n: int, m: int, size: int, most: int, generator: torch.Generator) -> Bins:
+def _cut(
+    n: int,
+    m: int,
+    size: int,
+    most: int,
+    generator: torch.Generator,
+) -> Bins:
     """Bins of `size` points, at most `most` of each sample that move, of samples in random orders."""
     moving_x = min(n // size, most)
     moving_y = min(m // size, most)
@@ -472,7 +521,12 @@ def _cut(n: int, m: int, size: int, most: int, generator: torch.Generator) -> Bi
     # One order for samples of one size, so that the pairs (X_i, Y_i) stay together.
     order_y = order_x if n == m else torch.randperm(m, generator=generator)
 
-    def bin_of_each(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
+    def bin_of_each(
+        order: Tensor,
+        bins: int,
+        first: int,
+        fixed: int,
+    ) -> Tensor:
         moved = order[: bins * size]
         ids = torch.full((len(order),), fixed)
         ids[moved] = first + torch.arange(len(moved)) // size

@@ -23,7 +23,13 @@ REGULARISER = 1e-8
 """lambda of equation (4), as in all of the paper's experiments."""
 
 
-def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
+def mmd2_unbiased(
+    xx: Tensor,
+    yy: Tensor,
+    xy: Tensor,
+    n: int,
+    m: int,
+) -> Tensor:
     """MMD^2, the unbiased estimate of minimum variance.
 
         mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j)
@@ -33,7 +39,13 @@ def mmd2_unbiased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
     return xx / (n * (n - 1)) + yy / (m * (m - 1)) - 2 * xy / (n * m)
 
 
-def mmd2_biased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
+def mmd2_biased(
+    xx: Tensor,
+    yy: Tensor,
+    xy: Tensor,
+    n: int,
+    m: int,
+) -> Tensor:
     """The squared MMD of the two empirical distributions, never negative.
 
     `xx` and `yy` are sums *with* their diagonals.
@@ -41,7 +53,13 @@ def mmd2_biased(xx: Tensor, yy: Tensor, xy: Tensor, n: int, m: int) -> Tensor:
     return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
 
 
-def mmd2_paired(xx: Tensor, yy: Tensor, xy: Tensor, pairs: Tensor, n: int) -> Tensor:
+def mmd2_paired(
+    xx: Tensor,
+    yy: Tensor,
+    xy: Tensor,
+    pairs: Tensor,
+    n: int,
+) -> Tensor:
     """The U-statistic of equation (2), sum_{i != j} H_ij / (n (n - 1)), for n = m.
 
     `xx` and `yy` without diagonals, `xy` over all pairs, `pairs` the sum of the dropped terms

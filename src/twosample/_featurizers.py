@@ -135,7 +135,12 @@ class ResidualMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.mlp = MLP(inputs, width, layers=layers, generator=generator)
+        self.mlp = MLP(
+            inputs,
+            width,
+            layers=layers,
+            generator=generator,
+        )
         self.log_widths = nn.Parameter(torch.empty(0))
         self.out = nn.Parameter(torch.empty(0))
         if inputs is not None:
@@ -222,7 +227,16 @@ class ConvNet(nn.Module):
         frozen = self.normalisation == "frozen"
         blocks: list[nn.Module] = []
         for number, channels in enumerate(self.channels):
-            blocks.append(_empty(nn.Conv2d, depth, channels, kernel_size=3, stride=2, padding=1))
+            blocks.append(
+                _empty(
+                    nn.Conv2d,
+                    depth,
+                    channels,
+                    kernel_size=3,
+                    stride=2,
+                    padding=1,
+                )
+            )
             blocks.append(nn.LeakyReLU(0.2))
             if number:
                 blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=frozen))
@@ -815,7 +829,17 @@ def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> T
     # (C + r I)^0.9 + r I is r^0.9 + r in every direction, and the rest along eigenvectors.
     along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()
     around = math.sqrt(ridge**0.9 + ridge)
-    noise_along = torch.randn(count, len(along), generator=generator, dtype=torch.float64)
-    noise_around = torch.randn(count, flat.shape[1], generator=generator, dtype=torch.float64)
+    noise_along = torch.randn(
+        count,
+        len(along),
+        generator=generator,
+        dtype=torch.float64,
+    )
+    noise_around = torch.randn(
+        count,
+        flat.shape[1],
+        generator=generator,
+        dtype=torch.float64,
+    )
     drawn: Tensor = mean + (noise_along * along) @ directions.T + around * noise_around
     return drawn.to(points).reshape(count, *points.shape[1:])

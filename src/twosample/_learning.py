@@ -318,7 +318,14 @@ def start(
         )
     else:
         size = _batch_size(samples, learning)
-        own_start(representation, samples.x, samples.y, generator, batch_size=size, memory=memory)
+        own_start(
+            representation,
+            samples.x,
+            samples.y,
+            generator,
+            batch_size=size,
+            memory=memory,
+        )
 
 
 class _Run:

@@ -52,7 +52,13 @@ class Objective(Protocol):
 
     @abstractmethod
     def __call__(
-        self, representation: Any, x: Tensor, y: Tensor, /, *, memory: int = ...
+        self,
+        representation: Any,
+        x: Tensor,
+        y: Tensor,
+        /,
+        *,
+        memory: int = ...,
     ) -> Tensor: ...
 
 
@@ -61,7 +67,12 @@ class _OfKernels(ABC):
 
     @abstractmethod
     def __call__(
-        self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor: ...
 
     def check(self, representation: nn.Module) -> None:
@@ -115,7 +126,12 @@ class PowerCriterion(_OfKernels):
             raise InputError(f"penalty is {self.penalty!r}; it must be 'exact' or 'ridge'.")
 
     def __call__(
-        self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """J of a batch: a differentiable scalar. `memory` is the budget of the tiles, in bytes."""
         n = len(x)
@@ -147,7 +163,12 @@ class PowerCriterion(_OfKernels):
             representation.set_weights(weights)
 
     def best_weights(
-        self, kernel: WeightedSum, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        kernel: WeightedSum,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The (L,) weights of the sum that maximise J on these points exactly.
 
@@ -171,7 +192,13 @@ class PowerCriterion(_OfKernels):
             else:
                 A = covariance_unpaired(columns[:n], columns[n:])
         total = float(kernel.weights.sum())
-        return mkl_weights(b, A, self._lambda(n, m), total=total, penalty=self.penalty)
+        return mkl_weights(
+            b,
+            A,
+            self._lambda(n, m),
+            total=total,
+            penalty=self.penalty,
+        )
 
     def _lambda(self, n: int, m: int) -> float:
         if isinstance(self.regulariser, str):
@@ -182,7 +209,12 @@ class PowerCriterion(_OfKernels):
         return self.paired and n == m
 
     def _mmd2_and_means(
-        self, kernel: Kernel, z: Embedded, n: int, m: int, memory: int
+        self,
+        kernel: Kernel,
+        z: Embedded,
+        n: int,
+        m: int,
+        memory: int,
     ) -> tuple[Tensor, Tensor]:
         """MMD^2, and the means whose variance is that of MMD^2.
 
@@ -204,7 +236,12 @@ class MeanDiscrepancy(_OfKernels):
     """MMD^2 itself, not in units of its standard deviation: the objective M of the ablation."""
 
     def __call__(
-        self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The unbiased MMD^2 of a batch: a differentiable scalar, to be maximised."""
         z = kernel.embed(torch.cat([x, y]))
@@ -233,7 +270,12 @@ class CrossEntropy(_OfKernels):
             )
 
     def __call__(
-        self, kernel: Kernel, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """Minus the cross-entropy of a batch, both samples weighted alike; to be maximised."""
         (scores,) = kernel.embed(torch.cat([x, y]))
@@ -272,7 +314,12 @@ class Noncentrality:
             )
 
     def __call__(
-        self, features: nn.Module, x: Tensor, y: Tensor, *, memory: int = DEFAULT_MEMORY
+        self,
+        features: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The objective of a batch: a differentiable scalar, to be maximised."""
         f: Tensor = features(torch.cat([x, y]))  # (n + m, features)
@@ -305,7 +352,11 @@ def start_representation(
 
 
 def _start_kernel(
-    kernel: Kernel, x: Tensor, y: Tensor, generator: torch.Generator, memory: int
+    kernel: Kernel,
+    x: Tensor,
+    y: Tensor,
+    generator: torch.Generator,
+    memory: int,
 ) -> None:
     # Asked first: `start` closes an open bandwidth, with the median that the grid then goes around.
     left_open = kernel.open_bandwidth()
@@ -319,7 +370,13 @@ def _start_kernel(
     with torch.no_grad():
         seen = kernel.embed(torch.cat([some_x[:n], some_y[:n]]))[part]
     median = radial.bandwidth or 1.0
-    chosen = best_bandwidth(seen[:n], seen[n:], median, kernel=radial, memory=memory)
+    chosen = best_bandwidth(
+        seen[:n],
+        seen[n:],
+        median,
+        kernel=radial,
+        memory=memory,
+    )
     radial.set_bandwidth(chosen)
 
 
@@ -358,13 +415,21 @@ def best_bandwidth(
 
 
 def _sums(
-    kernel: Kernel, z: Embedded, n: int, memory: int
+    kernel: Kernel,
+    z: Embedded,
+    n: int,
+    memory: int,
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Sums over a pooled batch of embedded points, the n of X first.
 
     They are the (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY.
     """
-    labels = torch.zeros(len(z[0]), 2, dtype=z[0].dtype, device=z[0].device)
+    labels = torch.zeros(
+        len(z[0]),
+        2,
+        dtype=z[0].dtype,
+        device=z[0].device,
+    )
     labels[:n, 0] = 1
     labels[n:, 1] = 1
     sums = row_sums(kernel, z, labels, memory=memory)

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ._progress import bar
-from ._resources import DEFAULT_MEMORY, HERE, Resources
+from ._resources import DEFAULT_MEMORY, HERE, Resources, Workers
 
 Embedded: TypeAlias = tuple[Tensor, ...]
 """Points as `Kernel.tile` sees them: tensors of equal length, one row a point.
@@ -38,11 +38,34 @@ Embedded: TypeAlias = tuple[Tensor, ...]
 For a deep kernel they are the features and the raw columns.
 """
 
-Gradients: TypeAlias = tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]
-"""Gradients of a, of b and of the tile parameters; None where nobody needs one."""
+Points: TypeAlias = Tensor | Embedded
+"""Points as they come, or as `Kernel.embed` made them: a tuple is embedded."""
+
+Sides: TypeAlias = tuple[Embedded, Embedded]
+"""Embedded points as the left and as the right side of many tiles."""
+
+Parameters: TypeAlias = tuple[Tensor, ...]
+"""What a tile depends on besides its points."""
+
+GradientList: TypeAlias = list[Tensor | None]
+"""One gradient for each of several tensors; None where nobody needs one."""
+
+Gradients: TypeAlias = tuple[GradientList, GradientList, GradientList]
+"""Gradients of a, of b and of the tile parameters."""
 
 Pullback: TypeAlias = Callable[[Tensor, Sequence[bool]], Gradients]
 """From the gradient of a tile, and which embedded tensors need one, to all gradients."""
+
+TileAndPullback: TypeAlias = tuple[Tensor, Pullback]
+
+_Sums: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Block sums of two groups, the row sums of the one and those of the other."""
+
+_Place: TypeAlias = tuple[slice, slice]
+"""Rows and columns of a tile in the kernel matrix."""
+
+_PlacedTile: TypeAlias = tuple[slice, slice, Tensor]
+_PlacedPullback: TypeAlias = tuple[slice, slice, Tensor, Pullback]
 
 # A float32 tile of 512 x 512 is 1 MiB: the handful alive at once stays in a core's cache.
 _CACHE_ROWS = 512
@@ -65,10 +88,10 @@ class TiledKernel(Protocol):
     def centred(self, z: Embedded) -> Embedded: ...
     def features(self, z: Embedded) -> Tensor | None: ...
     def tile(self, a: Embedded, b: Embedded) -> Tensor: ...
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]: ...
+    def sides(self, z: Embedded) -> Sides: ...
     def cross(self, left: Embedded, right: Embedded) -> Tensor: ...
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]: ...
-    def tile_parameters(self) -> tuple[Tensor, ...]: ...
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback: ...
+    def tile_parameters(self) -> Parameters: ...
 
 
 def accumulator(device: torch.device) -> torch.dtype:
@@ -76,10 +99,16 @@ def accumulator(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def _zeros(shape: Sequence[int], device: torch.device) -> Tensor:
+    """Where sums are added up."""
+    return torch.zeros(shape, dtype=accumulator(device), device=device)
+
+
 def tile_rows(memory: int, itemsize: int) -> int:
     """The side of square tiles within `memory` bytes, and no larger than a cache holds."""
     values = max(0, memory) // (_TILES_ALIVE * itemsize)
-    return max(1, min(_CACHE_ROWS, math.isqrt(values)))
+    side = min(_CACHE_ROWS, math.isqrt(values))
+    return max(1, side)
 
 
 @functools.cache
@@ -93,16 +122,24 @@ def _keep_freed_memory() -> None:
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
-def embedded(kernel: TiledKernel, points: Tensor | Embedded) -> Embedded:
+def embedded(kernel: TiledKernel, points: Points) -> Embedded:
     """`points` as `kernel.tile` sees them; a tuple is taken as embedded already."""
     return points if isinstance(points, tuple) else kernel.embed(points)
+
+
+def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
+    return tuple(part[index] for part in z)
 
 
 # Row sums.
 
 
 def row_sums(
-    kernel: TiledKernel, points: Tensor | Embedded, weights: Tensor, *, memory: int = DEFAULT_MEMORY
+    kernel: TiledKernel,
+    points: Points,
+    weights: Tensor,
+    *,
+    memory: int = DEFAULT_MEMORY,
 ) -> Tensor:
     """K @ weights for the kernel matrix K of all pairs of `points`, differentiable, without K.
 
@@ -129,16 +166,23 @@ def row_sums(
     vectors = kernel.features(z)
     if vectors is not None:
         v = vectors.to(accumulator(vectors.device))
+        # K = v v': from the right, no product has more than N p values.
         return v @ (v.T @ weights.to(v))
-    parameters = kernel.tile_parameters()
+    inputs = (*z, *kernel.tile_parameters())
     itemsize = z[0].element_size()
-    trained = torch.is_grad_enabled() and any(t.requires_grad for t in (*z, *parameters))
+    trained = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
     values = len(weights) ** 2 / 2  # the tiles on and above the diagonal
-    keep = trained and values <= min(_KEPT_VALUES, memory / (_TILES_ALIVE * itemsize))
-    plan = _Plan(kernel, tile_rows(memory, itemsize), keep, len(z))
-    columns = weights if weights.ndim == 2 else weights[:, None]
-    sums: Tensor = _RowSums.apply(plan, columns, *z, *parameters)  # type: ignore[no-untyped-call]
-    return sums if weights.ndim == 2 else sums[:, 0]
+    room = min(_KEPT_VALUES, memory / (_TILES_ALIVE * itemsize))
+    plan = _Plan(
+        kernel,
+        rows=tile_rows(memory, itemsize),
+        keep=trained and values <= room,
+        parts=len(z),
+    )
+    one_column = weights.ndim == 1
+    columns = weights[:, None] if one_column else weights  # (N, c)
+    sums: Tensor = _RowSums.apply(plan, columns, *inputs)  # type: ignore[no-untyped-call]
+    return sums[:, 0] if one_column else sums
 
 
 class _Plan(NamedTuple):
@@ -156,13 +200,16 @@ class _RowSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, weights: Tensor, *tensors: Tensor) -> Tensor:
         z = tensors[: plan.parts]
+        dtype = z[0].dtype
         ctx.plan = plan
         ctx.tiles = None
         ctx.save_for_backward(weights, *tensors)
         if not plan.keep:
-            return _multiply(_tiles(plan.kernel, z, plan.rows), weights, z[0].dtype)
-        ctx.tiles = list(_tiles_and_pullbacks(plan.kernel, z, plan.rows))
-        return _multiply(((i, j, tile) for i, j, tile, _ in ctx.tiles), weights, z[0].dtype)
+            return _multiply(_tiles(plan.kernel, z, plan.rows), weights, dtype)
+        kept = list(_tiles_and_pullbacks(plan.kernel, z, plan.rows))
+        ctx.tiles = kept
+        tiles = [(i, j, tile) for i, j, tile, _ in kept]
+        return _multiply(tiles, weights, dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -175,61 +222,69 @@ class _RowSums(torch.autograd.Function):
         if needs_weights:
             tiles = _tiles(plan.kernel, z, plan.rows)
             grad_weights = _multiply(tiles, grad, z[0].dtype).to(weights.dtype)
-        if not any(needs):
-            return None, grad_weights, *([None] * len(tensors))
-        tiles_and_pullbacks = ctx.tiles or _tiles_and_pullbacks(plan.kernel, z, plan.rows)
-        gradients = _pull_back(tiles_and_pullbacks, grad, weights, tensors, needs[: plan.parts])
+        gradients: GradientList = [None] * len(tensors)
+        if any(needs):
+            tiles_and_pullbacks = ctx.tiles or _tiles_and_pullbacks(plan.kernel, z, plan.rows)
+            needs_of_points = needs[: plan.parts]
+            gradients = _pull_back(tiles_and_pullbacks, grad, weights, tensors, needs_of_points)
+        # One answer for each argument of `forward`; the plan has no gradient.
         return None, grad_weights, *gradients
 
 
 def _pull_back(
-    tiles: Iterable[tuple[slice, slice, Tensor, Pullback]],
+    tiles: Iterable[_PlacedPullback],
     grad: Tensor,
     weights: Tensor,
     tensors: Sequence[Tensor],
     needs: Sequence[bool],
-) -> list[Tensor | None]:
+) -> GradientList:
     """The gradients of embedded points, of which `needs` says which are needed, and parameters."""
     parts = len(needs)
     dtype = tensors[0].dtype
-    total = accumulator(grad.device)
     # Gradients of J can be very small numbers: they are scaled up before the cast, so that float32
     # tiles do not lose them.
-    size = grad.abs().amax().clamp_min(torch.finfo(total).tiny)
-    g = (grad / size).to(dtype)
-    w = weights.to(dtype)
-    wanted = [*needs, *[True] * (len(tensors) - parts)]
-    sums = [
-        torch.zeros(tensor.shape, dtype=total, device=tensor.device) if want else None
-        for tensor, want in zip(tensors, wanted, strict=True)
-    ]
+    tiny = torch.finfo(accumulator(grad.device)).tiny
+    size = grad.abs().amax().clamp_min(tiny)
+    g = (grad / size).to(dtype)  # (N, c)
+    w = weights.to(dtype)  # (N, c)
+    sums: GradientList = []
+    for number, tensor in enumerate(tensors):
+        # Parameters always get a sum: they are few, and so are their gradients.
+        wanted = number >= parts or needs[number]
+        sums.append(_zeros(tensor.shape, tensor.device) if wanted else None)
+    sums_of_points = sums[:parts]
+    sums_of_parameters = sums[parts:]
     for i, j, _, pullback in tiles:
         # dJ/dK = g w^T; a tile above the diagonal also stands for its mirror image.
-        if i == j:
-            outer = g[i] @ w[j].T
-        else:
-            outer = torch.cat([g[i], w[i]], 1) @ torch.cat([w[j], g[j]], 1).T
-        into_i, into_j, into_parameters = pullback(outer, needs)
-        for of_points, at_i, at_j in zip(sums[:parts], into_i, into_j, strict=True):
+        left = g[i]
+        right = w[j]
+        if i != j:
+            left = torch.cat([left, w[i]], 1)
+            right = torch.cat([right, g[j]], 1)
+        grad_of_tile = left @ right.T
+        into_i, into_j, into_parameters = pullback(grad_of_tile, needs)
+        for of_points, at_i, at_j in zip(sums_of_points, into_i, into_j, strict=True):
             if of_points is not None and at_i is not None and at_j is not None:
                 of_points[i] += at_i
                 of_points[j] += at_j
-        for of_parameter, part in zip(sums[parts:], into_parameters, strict=True):
-            if of_parameter is not None and part is not None:
-                of_parameter += part
-    return [
-        None if tensor_sum is None else (tensor_sum * size).to(tensor.dtype)
-        for tensor_sum, tensor in zip(sums, tensors, strict=True)
-    ]
+        for of_parameter, at_tile in zip(sums_of_parameters, into_parameters, strict=True):
+            if of_parameter is not None and at_tile is not None:
+                of_parameter += at_tile
+    gradients: GradientList = []
+    for tensor, scaled in zip(tensors, sums, strict=True):
+        gradients.append(None if scaled is None else (scaled * size).to(tensor.dtype))
+    return gradients
 
 
 def _multiply(
-    tiles: Iterable[tuple[slice, slice, Tensor]], weights: Tensor, dtype: torch.dtype
+    tiles: Iterable[_PlacedTile],
+    weights: Tensor,
+    dtype: torch.dtype,
 ) -> Tensor:
     """K @ weights from the tiles on and above the diagonal of K."""
     # Transposed: BLAS is several times faster at (few rows) x tile than at tile x (few columns).
     w = weights.T.to(dtype).contiguous()  # (c, N)
-    sums = torch.zeros(w.shape, dtype=accumulator(w.device), device=w.device)
+    sums = _zeros(w.shape, w.device)
     for i, j, tile in tiles:
         sums[:, i] += w[:, j] @ tile.T
         if i != j:
@@ -237,29 +292,39 @@ def _multiply(
     return sums.T
 
 
-def _tiles(kernel: TiledKernel, z: Embedded, rows: int) -> Iterator[tuple[slice, slice, Tensor]]:
+def _tiles(
+    kernel: TiledKernel,
+    z: Embedded,
+    rows: int,
+) -> Iterator[_PlacedTile]:
     left, right = kernel.sides(z)
     for i, j in _upper_tiles(len(z[0]), rows):
-        yield i, j, kernel.cross(_rows(left, i), _rows(right, j))
+        left_i = _rows(left, i)
+        right_j = _rows(right, j)
+        yield i, j, kernel.cross(left_i, right_j)
 
 
 def _tiles_and_pullbacks(
-    kernel: TiledKernel, z: Embedded, rows: int
-) -> Iterator[tuple[slice, slice, Tensor, Pullback]]:
+    kernel: TiledKernel,
+    z: Embedded,
+    rows: int,
+) -> Iterator[_PlacedPullback]:
     for i, j in _upper_tiles(len(z[0]), rows):
-        yield i, j, *kernel.tile_and_pullback(_rows(z, i), _rows(z, j))
+        z_i = _rows(z, i)
+        z_j = _rows(z, j)
+        tile, pullback = kernel.tile_and_pullback(z_i, z_j)
+        yield i, j, tile, pullback
 
 
-def _upper_tiles(count: int, rows: int) -> Iterator[tuple[slice, slice]]:
+def _upper_tiles(count: int, rows: int) -> Iterator[_Place]:
     """Slices of the tiles on and above the diagonal of a `count` x `count` matrix."""
-    edges = [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
+    edges = []
+    for start in range(0, count, rows):
+        end = min(start + rows, count)
+        edges.append(slice(start, end))
     for k, i in enumerate(edges):
         for j in edges[k:]:
             yield i, j
-
-
-def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
-    return tuple(part[index] for part in z)
 
 
 # Block sums.
@@ -278,7 +343,15 @@ class _Strip:
     size: int
 
 
-class _Place(NamedTuple):
+class _Members(NamedTuple):
+    """The strips of one group, and the points and bins that they have together."""
+
+    strips: Sequence[_Strip]
+    points: Tensor  # (points,) indices, strip after strip
+    bins: Tensor  # (S',) sorted
+
+
+class _StripInGroup(NamedTuple):
     """Where a strip stands in its group."""
 
     rows: slice
@@ -292,13 +365,13 @@ class _Group:
 
     z: Embedded
     weights: Tensor  # (c, points)
-    strips: list[_Place]
+    strips: list[_StripInGroup]
     bins: int  # how many
 
 
 def block_sums(
     kernel: TiledKernel,
-    points: Tensor | Embedded,
+    points: Points,
     bins: Tensor,
     *,
     diagonal: bool = True,
@@ -331,7 +404,7 @@ def block_sums(
 
 def block_and_row_sums(
     kernel: TiledKernel,
-    points: Tensor | Embedded,
+    points: Points,
     bins: Tensor,
     weights: Tensor,
     *,
@@ -351,66 +424,100 @@ def block_and_row_sums(
     with torch.no_grad():
         z = kernel.centred(embedded(kernel, points))
         device = z[0].device
-        total = accumulator(device)
         bins = bins.to(device)
         count = int(bins.max()) + 1 if len(bins) else 0
         vectors = kernel.features(z)
         if vectors is not None:
+            total = accumulator(device)
             weights = weights.to(device, total)
             return _sums_of_features(vectors.to(total), bins, count, weights, diagonal)
-        strips = _strips(bins, count, tile_rows(resources.memory, z[0].element_size()))
-        # Who does the work has no say in how it is cut, nor in the order in which the pieces are
-        # added up below: so it does not change a bit of the result.
-        each = min(_GROUP_STRIPS, max(2, -(-len(strips) // _GROUPS)))
-        members = [strips[k : k + each] for k in range(0, len(strips), each)]
-        points_of = [torch.cat([strip.points for strip in group]) for group in members]
-        bins_of = [torch.unique(torch.cat([strip.bins for strip in group])) for group in members]
+        rows = tile_rows(resources.memory, z[0].element_size())
+        groups = _in_groups(_strips(bins, count, rows))
         w = weights.T.to(device=device, dtype=z[0].dtype).contiguous()  # (c, N)
-        team = resources.workers
-        shared_kernel = team.share(kernel)
-
-        # In this process, keep no more groups than are compared at a time.
-        @functools.lru_cache(maxsize=2 if team is HERE else None)
-        def group(k: int) -> Any:
-            chosen = points_of[k]
-            return team.share(_group(members[k], _rows(z, chosen), w[:, chosen], bins_of[k]))
-
-        def work(a: int, b: int) -> tuple[Any, ...]:
-            return shared_kernel, group(a), None if a == b else group(b), diagonal
-
-        pairs = list(itertools.combinations_with_replacement(range(len(members)), 2))
-        compared = team.map(_compare, (work(a, b) for a, b in pairs))
-        blocks = torch.zeros((count, count), dtype=total, device=device)
-        rows = torch.zeros(w.shape, dtype=total, device=device)
+        compared = _compared(kernel, z, w, groups, diagonal, resources.workers)
+        block_total = _zeros((count, count), device)
+        row_total = _zeros(w.shape, device)
+        pairs = list(itertools.combinations_with_replacement(groups, 2))
         with bar("comparing", len(pairs), progress) as tick:
-            for (a, b), (block, of_a, of_b) in zip(pairs, compared, strict=True):
-                block = block.to(device)
-                place = (bins_of[a][:, None], bins_of[b][None, :])
-                blocks.index_put_(place, block, accumulate=True)
-                rows[:, points_of[a]] += of_a.to(device)
-                if a != b:
-                    mirrored = (bins_of[b][:, None], bins_of[a][None, :])
-                    blocks.index_put_(mirrored, block.T, accumulate=True)
-                    rows[:, points_of[b]] += of_b.to(device)
+            for (a, b), (blocks, rows_a, rows_b) in zip(pairs, compared, strict=True):
+                blocks = blocks.to(device)
+                place = (a.bins[:, None], b.bins[None, :])
+                block_total.index_put_(place, blocks, accumulate=True)
+                row_total[:, a.points] += rows_a.to(device)
+                if a is not b:
+                    mirrored = (b.bins[:, None], a.bins[None, :])
+                    block_total.index_put_(mirrored, blocks.T, accumulate=True)
+                    row_total[:, b.points] += rows_b.to(device)
                 tick("")
-        return blocks, rows.T
+        return block_total, row_total.T
 
 
-def _group(strips: Sequence[_Strip], z: Embedded, weights: Tensor, bins: Tensor) -> _Group:
-    """The strips as they stand in `z`; their bins get the numbers of their places in `bins`."""
-    places = []
+def _in_groups(strips: Sequence[_Strip]) -> list[_Members]:
+    """Groups of neighbouring strips.
+
+    Who does the work has no say in how it is cut, nor in the order in which the pieces are added
+    up: so it does not change a bit of the result.
+    """
+    share = math.ceil(len(strips) / _GROUPS)
+    each = min(_GROUP_STRIPS, max(2, share))
+    groups = []
+    for start in range(0, len(strips), each):
+        chosen = strips[start : start + each]
+        points = torch.cat([strip.points for strip in chosen])
+        bins = torch.cat([strip.bins for strip in chosen])
+        # A bin that was cut stands in several strips.
+        groups.append(_Members(chosen, points, torch.unique(bins)))
+    return groups
+
+
+def _compared(
+    kernel: TiledKernel,
+    z: Embedded,
+    weights: Tensor,
+    groups: Sequence[_Members],
+    diagonal: bool,
+    team: Workers,
+) -> Iterator[_Sums]:
+    """What `_compare` finds for each group with itself and with those after it, in this order."""
+    shared_kernel = team.share(kernel)
+
+    # In this process, keep no more groups than are compared at a time.
+    @functools.lru_cache(maxsize=2 if team is HERE else None)
+    def group(k: int) -> Any:
+        members = groups[k]
+        z_of_group = _rows(z, members.points)
+        weights_of_group = weights[:, members.points]
+        return team.share(_group(members, z_of_group, weights_of_group))
+
+    def work() -> Iterator[tuple[Any, ...]]:
+        numbers = range(len(groups))
+        for a, b in itertools.combinations_with_replacement(numbers, 2):
+            one = group(a)
+            other = None if a == b else group(b)
+            yield shared_kernel, one, other, diagonal
+
+    return team.map(_compare, work())
+
+
+def _group(members: _Members, z: Embedded, weights: Tensor) -> _Group:
+    """The strips as they stand in `z`, the embedded points of this group."""
+    strips = []
     start = 0
-    for strip in strips:
+    for strip in members.strips:
         end = start + len(strip.points)
-        numbers = torch.searchsorted(bins, strip.bins)  # `bins` are sorted
-        places.append(_Place(slice(start, end), numbers, strip.size))
+        rows = slice(start, end)
+        numbers = torch.searchsorted(members.bins, strip.bins)  # the group's bins are sorted
+        strips.append(_StripInGroup(rows, numbers, strip.size))
         start = end
-    return _Group(z, weights, places, len(bins))
+    return _Group(z, weights, strips, len(members.bins))
 
 
 def _compare(
-    kernel: TiledKernel, a: _Group, b: _Group | None, diagonal: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+    kernel: TiledKernel,
+    a: _Group,
+    b: _Group | None,
+    diagonal: bool,
+) -> _Sums:
     """Block sums between the bins of two groups, and what each adds to the row sums of the other.
 
     None for `b` is `a` itself. Within one group, and only there, both sides of the diagonal are in
@@ -418,44 +525,52 @@ def _compare(
     """
     _keep_freed_memory()
     other = a if b is None else b
-    device = a.weights.device
+    weights_a = a.weights
+    weights_b = other.weights
+    device = weights_a.device
     total = accumulator(device)
-    blocks = torch.zeros((a.bins, other.bins), dtype=total, device=device)
-    of_a = torch.zeros(a.weights.shape, dtype=total, device=device)
-    of_b = of_a if b is None else torch.zeros(other.weights.shape, dtype=total, device=device)
+    blocks = _zeros((a.bins, other.bins), device)
+    rows_a = _zeros(weights_a.shape, device)
+    rows_b = rows_a if b is None else _zeros(weights_b.shape, device)
     with torch.no_grad():
         left, right = kernel.sides(a.z)
         if b is not None:
             _, right = kernel.sides(b.z)
         for k, (i, bins_i, size_i) in enumerate(a.strips):
+            left_i = _rows(left, i)
             # Within one group, the strips before this one have met it already.
             partners = a.strips[k:] if b is None else b.strips
             for j, bins_j, size_j in partners:
-                tile = kernel.cross(_rows(left, i), _rows(right, j))
+                right_j = _rows(right, j)
+                tile = kernel.cross(left_i, right_j)
                 itself = b is None and i == j
                 if itself and not diagonal:
                     tile.fill_diagonal_(0)
                 interleaved = tile.reshape(size_i, len(bins_i), size_j, len(bins_j))
                 block = interleaved.sum(0).sum(1, dtype=total)
                 blocks[bins_i[:, None], bins_j] += block  # no bin is in a strip twice
-                of_a[:, i] += other.weights[:, j] @ tile.T
+                rows_a[:, i] += weights_b[:, j] @ tile.T
                 if not itself:
-                    of_b[:, j] += a.weights[:, i] @ tile
+                    rows_b[:, j] += weights_a[:, i] @ tile
                     if b is None:
                         blocks[bins_j[:, None], bins_i] += block.T
-    return blocks, of_a, of_b
+    return blocks, rows_a, rows_b
 
 
 def _sums_of_features(
-    v: Tensor, bins: Tensor, count: int, weights: Tensor, diagonal: bool
+    v: Tensor,
+    bins: Tensor,
+    count: int,
+    weights: Tensor,
+    diagonal: bool,
 ) -> tuple[Tensor, Tensor]:
     """Block sums and row sums of v v^T for (N, p) features v, in a time linear in N."""
-    totals = torch.zeros(count, v.shape[1], dtype=v.dtype, device=v.device)
-    totals.index_add_(0, bins, v)
-    blocks = totals @ totals.T
+    bin_sums = v.new_zeros(count, v.shape[1])
+    bin_sums.index_add_(0, bins, v)
+    blocks = bin_sums @ bin_sums.T
     rows = v @ (v.T @ weights)
     if not diagonal:
-        own = v.square().sum(1)
+        own = v.square().sum(1)  # (N,) k(z_i, z_i)
         blocks.diagonal().index_add_(0, bins, own, alpha=-1)
         rows = rows - own[:, None] * weights
     return blocks, rows
@@ -470,14 +585,17 @@ def _strips(bins: Tensor, count: int, rows: int) -> list[_Strip]:
     order = torch.argsort(bins, stable=True)
     starts = torch.cumsum(sizes, 0) - sizes
     strips: list[_Strip] = []
-    for size in sorted(set(sizes.tolist()) - {0}):
-        members = torch.nonzero(sizes == size)[:, 0]
+    sizes_in_use = set(sizes.tolist()) - {0}
+    for size in sorted(sizes_in_use):
+        bins_of_size = torch.nonzero(sizes == size)[:, 0]
         per_strip = max(1, rows // size)
-        for group in torch.split(members, per_strip):
+        for chosen in torch.split(bins_of_size, per_strip):
+            first = starts[chosen]  # (s,)
             for offset in range(0, size, rows):
-                piece = torch.arange(offset, min(offset + rows, size), device=bins.device)
-                points = order[starts[group][None, :] + piece[:, None]]  # (piece, bins)
-                strips.append(_Strip(points.reshape(-1), group, len(piece)))
+                end = min(offset + rows, size)
+                piece = torch.arange(offset, end, device=bins.device)
+                points = order[first[None, :] + piece[:, None]]  # (piece, s)
+                strips.append(_Strip(points.reshape(-1), chosen, len(piece)))
     return strips
 
 
@@ -490,14 +608,17 @@ def cross_sums(
     memory: int = DEFAULT_MEMORY,
 ) -> Tensor:
     """K(a, b) @ weights, tile by tile, for embedded points that were centred together."""
+    count = len(a[0])
     rows = tile_rows(memory, a[0].element_size())
-    sums = torch.zeros(len(a[0]), dtype=weights.dtype, device=weights.device)
-    for i in range(0, len(a[0]), rows):
+    sums = weights.new_zeros(count)
+    for i in range(0, count, rows):
         here = slice(i, i + rows)
+        a_here = _rows(a, here)
         for j in range(0, len(weights), rows):
             there = slice(j, j + rows)
-            tile = kernel.tile(_rows(a, here), _rows(b, there)).to(weights.dtype)
-            sums[here] += tile @ weights[there]
+            b_there = _rows(b, there)
+            tile = kernel.tile(a_here, b_there)
+            sums[here] += tile.to(weights.dtype) @ weights[there]
     return sums
 
 
@@ -506,7 +627,7 @@ def cross_sums(
 
 def moments(
     kernel: TiledKernel,
-    points: Tensor | Embedded,
+    points: Points,
     bins: Tensor,
     *,
     memory: int = DEFAULT_MEMORY,
@@ -539,20 +660,24 @@ def moments(
         vectors = kernel.features(z)
         if vectors is not None and vectors.shape[1] <= _CACHE_ROWS:
             return _moments_of_features(vectors.to(total), member)
-        sums = torch.zeros_like(member)
-        squares = member.new_zeros(member.shape[1], member.shape[1])
+        sums = torch.zeros_like(member)  # (N, S)
+        count = member.shape[1]
+        squares = member.new_zeros(count, count)
         # A tile is taken to float64 before anything is added up: the variance is what is left of
         # large sums when others are subtracted. So it counts as three.
         rows = tile_rows(memory, 3 * z[0].element_size())
         for i, j, tile in _tiles(kernel, z, rows):
+            on_diagonal = i == j
+            member_i = member[i]
+            member_j = member[j]
             values = tile.to(total)
-            if i == j:
+            if on_diagonal:
                 values.fill_diagonal_(0)
-            sums[i] += values @ member[j]
-            if i != j:
-                sums[j] += values.T @ member[i]
-            square = member[i].T @ values.square_() @ member[j]
-            squares += square if i == j else square + square.T
+            sums[i] += values @ member_j
+            if not on_diagonal:
+                sums[j] += values.T @ member_i
+            square = member_i.T @ values.square_() @ member_j
+            squares += square if on_diagonal else square + square.T
         return sums, squares
 
 
@@ -561,15 +686,25 @@ def _moments_of_features(v: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
 
     The sum of the squared entries between two bins is the inner product of their p x p scatters.
     """
-    own = v.square().sum(1)
-    sums = v @ (v.T @ member) - own[:, None] * member
-    scatters = [(v * column[:, None]).T @ v for column in member.T]
+    own = v.square().sum(1)  # (N,) k(z_i, z_i), which moments leave out
+    with_own = v @ (v.T @ member)
+    sums = with_own - own[:, None] * member
+    scatters = []
+    for column in member.T:
+        of_bin = v * column[:, None]
+        scatters.append(of_bin.T @ v)
     scatter = torch.stack(scatters).flatten(1)  # (S, p p)
-    return sums, scatter @ scatter.T - torch.diag(member.T @ own.square())
+    own_squares = member.T @ own.square()  # (S,)
+    squares = scatter @ scatter.T - torch.diag(own_squares)
+    return sums, squares
 
 
 def paired_moments(
-    kernel: TiledKernel, x: Tensor | Embedded, y: Tensor | Embedded, *, memory: int = DEFAULT_MEMORY
+    kernel: TiledKernel,
+    x: Points,
+    y: Points,
+    *,
+    memory: int = DEFAULT_MEMORY,
 ) -> tuple[Tensor, Tensor]:
     """(n,) row sums and the sum of squares of H_ij, i != j.
 
@@ -580,11 +715,14 @@ def paired_moments(
         a = embedded(kernel, x)
         b = embedded(kernel, y)
         n = len(a[0])
-        both = kernel.centred(tuple(torch.cat(parts) for parts in zip(a, b, strict=True)))
-        pairs = (*_rows(both, slice(0, n)), *_rows(both, slice(n, 2 * n)))
-        one = torch.zeros(n, dtype=torch.int64)
+        pooled = tuple(torch.cat(parts) for parts in zip(a, b, strict=True))
+        centred = kernel.centred(pooled)
+        x_part = _rows(centred, slice(0, n))
+        y_part = _rows(centred, slice(n, 2 * n))
+        one_bin = torch.zeros(n, dtype=torch.int64)
         # Five tiles live at once where a kernel alone has one.
-        sums, squares = moments(_OnPairs(kernel), pairs, one, memory=max(1, memory // 5))
+        share = max(1, memory // 5)
+        sums, squares = moments(_OnPairs(kernel), x_part + y_part, one_bin, memory=share)
         return sums[:, 0], squares[0, 0]
 
 
@@ -607,21 +745,23 @@ class _OnPairs:
         return None if u is None or v is None else u - v
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
+        k = self.kernel.tile
         x, y = _halves(a)
         u, v = _halves(b)
-        tile = self.kernel.tile(x, u) + self.kernel.tile(y, v)
-        return tile.sub_(self.kernel.tile(x, v)).sub_(self.kernel.tile(y, u))
+        tile = k(x, u) + k(y, v)
+        tile.sub_(k(x, v))
+        return tile.sub_(k(y, u))
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+    def sides(self, z: Embedded) -> Sides:
         return z, z
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
         return self.tile(left, right)
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
         raise NotImplementedError("moments have no gradient")
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
+    def tile_parameters(self) -> Parameters:
         return self.kernel.tile_parameters()
 
 

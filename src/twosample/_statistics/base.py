@@ -178,13 +178,23 @@ class Statistic(ABC):
         return self
 
     def contributions(
-        self, representation: Any, points: EmbeddedSamples, prepared: Any, value: float
+        self,
+        representation: Any,
+        points: EmbeddedSamples,
+        prepared: Any,
+        value: float,
     ) -> tuple[Tensor, Tensor]:
         """(n,) and (m,) numbers whose means over X and over Y add up to the observed `value`."""
         raise self._cannot_be_taken_apart()
 
     def witness(
-        self, representation: Any, z: Embedded, n: int, m: int, value: float, memory: int
+        self,
+        representation: Any,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
     ) -> Tensor:
         """Where new points lie between X and Y: positive near X, negative near Y.
 

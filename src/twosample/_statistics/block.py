@@ -160,7 +160,11 @@ class BlockMMD(Statistic):
         return MMD("unbiased")
 
     def contributions(
-        self, representation: Kernel, points: EmbeddedSamples, prepared: Any, value: float
+        self,
+        representation: Kernel,
+        points: EmbeddedSamples,
+        prepared: Any,
+        value: float,
     ) -> tuple[Tensor, Tensor]:
         """As for an `MMD`, within blocks; points that were left over have no part in it."""
         n, m = points.sizes
@@ -185,7 +189,13 @@ class BlockMMD(Statistic):
         return at[:n], at[n:]
 
     def witness(
-        self, representation: Kernel, z: Embedded, n: int, m: int, value: float, memory: int
+        self,
+        representation: Kernel,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
     ) -> Tensor:
         return kernel_witness(representation, z, n, m, memory)
 
@@ -199,7 +209,12 @@ def _are_paired(bins: Bins) -> bool:
     return bins.moving_x == bins.moving_y
 
 
-def _blocks(kernel: Kernel, z: Embedded, bins: Bins, count: int) -> Iterator[_Block]:
+def _blocks(
+    kernel: Kernel,
+    z: Embedded,
+    bins: Bins,
+    count: int,
+) -> Iterator[_Block]:
     """`count` blocks with as many bins of X and of Y each; bins that are left over are left out."""
     z = kernel.centred(z)
     in_x = bins.moving_x // count

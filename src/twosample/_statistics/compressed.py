@@ -123,14 +123,24 @@ class CompressedMMD(Statistic):
         return MMD("unbiased")
 
     def contributions(
-        self, representation: Kernel, points: EmbeddedSamples, prepared: Any, value: float
+        self,
+        representation: Kernel,
+        points: EmbeddedSamples,
+        prepared: Any,
+        value: float,
     ) -> tuple[Tensor, Tensor]:
         """The witness at each point, which is what its features add to the distance of means."""
         of_x, of_y = prepared.witness
         return about_the_middle(of_x, -of_y)
 
     def witness(
-        self, representation: Kernel, z: Embedded, n: int, m: int, value: float, memory: int
+        self,
+        representation: Kernel,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
     ) -> Tensor:
         return kernel_witness(representation, z, n, m, memory)
 

@@ -136,7 +136,11 @@ class HotellingT2(Statistic):
         return Effect(power=float(1 - scipy.special.chndtr(threshold, degrees, noncentrality)))
 
     def contributions(
-        self, representation: nn.Module, points: EmbeddedSamples, prepared: Any, value: float
+        self,
+        representation: nn.Module,
+        points: EmbeddedSamples,
+        prepared: Any,
+        value: float,
     ) -> tuple[Tensor, Tensor]:
         """The discriminant of each point, times what makes its means add up to T^2."""
         n, m = points.sizes
@@ -146,7 +150,13 @@ class HotellingT2(Statistic):
         return factor * scores[:n], -factor * scores[n:]
 
     def witness(
-        self, representation: nn.Module, z: Embedded, n: int, m: int, value: float, memory: int
+        self,
+        representation: nn.Module,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
     ) -> Tensor:
         return self._discriminant(z[0].double().cpu(), n, m, value)[n + m :]
 
@@ -154,7 +164,13 @@ class HotellingT2(Statistic):
         """T^2 over d' S^-1 d."""
         return n if self.paired else n * m / (n + m)
 
-    def _discriminant(self, f: Tensor, n: int, m: int, value: float) -> Tensor:
+    def _discriminant(
+        self,
+        f: Tensor,
+        n: int,
+        m: int,
+        value: float,
+    ) -> Tensor:
         """The scores d' S^-1 (f - midpoint) for features of X, then Y, then any others.
 
         `value` is T^2 of X and Y.

@@ -311,7 +311,11 @@ class MMD(Statistic):
         )
 
     def contributions(
-        self, representation: Kernel, points: EmbeddedSamples, prepared: Any, value: float
+        self,
+        representation: Kernel,
+        points: EmbeddedSamples,
+        prepared: Any,
+        value: float,
     ) -> tuple[Tensor, Tensor]:
         """Of each point its mean kernel value with its own sample less that with the other."""
         n, m = points.sizes
@@ -350,7 +354,13 @@ class MMD(Statistic):
         return at_x, at_y
 
     def witness(
-        self, representation: Kernel, z: Embedded, n: int, m: int, value: float, memory: int
+        self,
+        representation: Kernel,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
     ) -> Tensor:
         return kernel_witness(representation, z, n, m, memory)
 
@@ -404,7 +414,13 @@ def effect_from_witness(
     )
 
 
-def kernel_witness(kernel: Kernel, z: Embedded, n: int, m: int, memory: int) -> Tensor:
+def kernel_witness(
+    kernel: Kernel,
+    z: Embedded,
+    n: int,
+    m: int,
+    memory: int,
+) -> Tensor:
     """w(z) = mean_j k(z, X_j) - mean_j k(z, Y_j) at the points of `z` that follow X and Y."""
     with torch.no_grad():
         z = kernel.centred(z)
@@ -493,7 +509,12 @@ def _paired_diagonal(kernel: Kernel, points: EmbeddedSamples, bins: Bins) -> Pai
 _ROOM = 64  # in units of the last place: a narrow kernel magnifies the rounding of distances
 
 
-def _resolution_of_pairs(sums: PairSums, own: Tensor, dtype: torch.dtype, smaller: int) -> float:
+def _resolution_of_pairs(
+    sums: PairSums,
+    own: Tensor,
+    dtype: torch.dtype,
+    smaller: int,
+) -> float:
     """Errors of kernel values average out over a row of the matrix."""
     points = len(own)
     of_pairs = float(sums.sums.abs().sum()) / points**2
@@ -505,7 +526,10 @@ def _resolution_of_pairs(sums: PairSums, own: Tensor, dtype: torch.dtype, smalle
 
 
 def _resolution_of_features(
-    features: Tensor, own: Tensor, dtype: torch.dtype, smaller: int
+    features: Tensor,
+    own: Tensor,
+    dtype: torch.dtype,
+    smaller: int,
 ) -> float:
     """MMD^2 is the square of a difference of means, whose error is that of a feature."""
     points = len(own)
