@@ -12,13 +12,26 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from ._products import Embedded, Gradients, Pullback
+from ._products import (
+    Embedded,
+    GradientList,
+    Gradients,
+    Parameters,
+    Pullback,
+    Sides,
+    TileAndPullback,
+)
 from .errors import IncompatibleParts, InputError
+
+# Points enough for a median or for a start: both change little with more of them.
+_START_POINTS = 1000
+# The rows of tiles of which only the diagonals are kept: small, since the rest is thrown away.
+_DIAGONAL_ROWS = 32
 
 
 class Kernel(nn.Module, ABC):
@@ -49,7 +62,7 @@ class Kernel(nn.Module, ABC):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         """(len(a), len(b)) kernel values between embedded points."""
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+    def sides(self, z: Embedded) -> Sides:
         """Embedded points as the left and as the right side of tiles.
 
         Each side has `parts` tensors with one row a point.
@@ -79,58 +92,60 @@ class Kernel(nn.Module, ABC):
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         """(N,) kernel values k(a_i, b_i) between embedded points. Differentiable."""
-        rows = 32  # small tiles: all but their diagonals are thrown away
-        pieces = [
-            self.tile(_cut(a, i, rows), _cut(b, i, rows)).diagonal()
-            for i in range(0, len(a[0]), rows)
-        ]
+        pieces = []
+        for start in range(0, len(a[0]), _DIAGONAL_ROWS):
+            a_part = _cut(a, start, _DIAGONAL_ROWS)
+            b_part = _cut(b, start, _DIAGONAL_ROWS)
+            tile = self.tile(a_part, b_part)
+            pieces.append(tile.diagonal())
         return torch.cat(pieces)
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
+    def tile_parameters(self) -> Parameters:
         """The parameters that `tile` depends on (those of `embed` may be among them)."""
         return tuple(self.parameters())
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
         """`tile(a, b)`, and the function that pulls a gradient of it back.
 
         It pulls it back to a, b and `tile_parameters()`. Here that is autograd, for any kernel.
         """
         with torch.enable_grad():
+            # Leaves of a graph of this tile alone: the caller's graph never grows by tiles.
             a = tuple(part.detach().requires_grad_() for part in a)
             b = tuple(part.detach().requires_grad_() for part in b)
             tile = self.tile(a, b)
 
         def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
-            wanted_a = [part for part, need in zip(a, needs, strict=True) if need]
-            wanted_b = [part for part, need in zip(b, needs, strict=True) if need]
-            points = wanted_a + wanted_b
+            points = list(itertools.compress(a + b, [*needs, *needs]))
             parameters = self.tile_parameters()
-            learned = [p for p in parameters if p.requires_grad]
+            learns = [parameter.requires_grad for parameter in parameters]
+            learned = list(itertools.compress(parameters, learns))
             gradients: Sequence[Tensor | None] = ()
             if points or learned:
-                # The graph is kept, so that a tile can be pulled back more than once.
                 gradients = torch.autograd.grad(
-                    tile, points + learned, grad, retain_graph=True, allow_unused=True
+                    tile,
+                    points + learned,
+                    grad,
+                    retain_graph=True,  # so that a tile can be pulled back more than once
+                    allow_unused=True,
                 )
             # A tile need not depend on all that it is given. Points that were asked for get zeros
             # all the same, parameters None.
-            into_points = iter(
-                torch.zeros_like(part) if gradient is None else gradient
-                for part, gradient in zip(points, gradients, strict=False)
-            )
-            into_learned = iter(gradients[len(points) :])
-            return (
-                [next(into_points) if need else None for need in needs],
-                [next(into_points) if need else None for need in needs],
-                [next(into_learned) if p.requires_grad else None for p in parameters],
-            )
+            into_points = []
+            for part, gradient in zip(points, gradients, strict=False):
+                into_points.append(torch.zeros_like(part) if gradient is None else gradient)
+            into_learned = gradients[len(points) :]
+            half = len(points) // 2
+            into_a = _spread(into_points[:half], needs)
+            into_b = _spread(into_points[half:], needs)
+            return into_a, into_b, _spread(into_learned, learns)
 
         return tile, pullback
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Fill in what was left open, such as a bandwidth, from pooled points, blind to labels."""
 
-    def open_bandwidth(self) -> tuple[Radial, int] | None:
+    def open_bandwidth(self) -> OpenBandwidth | None:
         """The kernel whose bandwidth is open, and which part of `embed` it sees, or None.
 
         Training starts that bandwidth by a grid on J.
@@ -140,8 +155,16 @@ class Kernel(nn.Module, ABC):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The (len(x), len(y)) kernel matrix. Differentiable; for matrices that fit in memory."""
         # Embedded together, so that no batch normalisation can see which points are whose.
-        pooled = self.centred(self.embed(torch.cat([x, y])))
-        return self.tile(_cut(pooled, 0, len(x)), _cut(pooled, len(x), len(y)))
+        z = self.embed(torch.cat([x, y]))
+        # Centred together too: points of x and of y must move by the same vector.
+        z = self.centred(z)
+        n = len(x)
+        x_part = _cut(z, 0, n)
+        y_part = _cut(z, n, len(y))
+        return self.tile(x_part, y_part)
+
+
+# Kernels of the distance.
 
 
 class Radial(Kernel):
@@ -167,6 +190,7 @@ class Radial(Kernel):
                 f"factor is {factor}; it must be a positive number: the bandwidth over the median."
             )
         self.factor = factor
+        # NaN stands for a bandwidth that is open, so that it survives a `state_dict`.
         logarithm = math.nan if bandwidth is None else math.log(bandwidth)
         self.log_bandwidth = nn.Parameter(torch.tensor(logarithm))
         self._settled = bandwidth is not None
@@ -181,7 +205,7 @@ class Radial(Kernel):
         if self.bandwidth is None:
             self.set_bandwidth(self.factor * median_bandwidth(points, generator))
 
-    def open_bandwidth(self) -> tuple[Radial, int] | None:
+    def open_bandwidth(self) -> OpenBandwidth | None:
         return (self, 0) if self.bandwidth is None else None
 
     def set_bandwidth(self, bandwidth: float) -> None:
@@ -200,13 +224,18 @@ class Radial(Kernel):
         # Distances by a matrix product lose their digits far from the origin. They do not change
         # when all points move, so no gradient goes through the mean; and with one centre for all
         # tiles, duplicates compare alike in each.
-        return (z[0] - z[0].detach().mean(0),)
+        (points,) = z
+        centre = points.detach().mean(0)
+        return (points - centre,)
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
+    def tile_parameters(self) -> Parameters:
         return (self.log_bandwidth,)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_bandwidth(self)})"
+
+
+OpenBandwidth: TypeAlias = tuple[Radial, int]
 
 
 class SmoothRadial(Radial):
@@ -231,39 +260,50 @@ class SmoothRadial(Radial):
         """dk/dt where k is `tile`, elementwise."""
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self.value(self._exponent(a[0], b[0]), overwrite=True)
+        (u,) = a
+        (v,) = b
+        t = self._exponent(u, v)
+        return self.value(t, overwrite=True)
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        return (self._left(z[0]),), (self._right(z[0]),)
+    def sides(self, z: Embedded) -> Sides:
+        (points,) = z
+        left = self._left(points)
+        right = self._right(points)
+        return (left,), (right,)
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
-        return self.value((left[0] @ right[0].T).clamp_(self.least, 0), overwrite=True)
+        t = left[0] @ right[0].T
+        t.clamp_(self.least, 0)
+        return self.value(t, overwrite=True)
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return self.value((a[0] - b[0]).square().sum(1) * self._rate(), overwrite=True)
+        (u,) = a
+        (v,) = b
+        # Differences, not a matrix product: there are only N of them, and they are exact near 0.
+        distances = (u - v).square().sum(1)
+        return self.value(distances * self._rate(), overwrite=True)
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        u = a[0]
-        v = b[0]
-        exponent = self._exponent(u, v)
-        tile = self.value(exponent)
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
+        (u,) = a
+        (v,) = b
+        t = self._exponent(u, v)
+        tile = self.value(t)  # not over t, which the gradient of log sigma needs
 
         def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
-            weighted = grad * self.slope(tile)  # (r, c)
+            by_t = grad * self.slope(tile)  # (r, c) dJ/dt
             into_u = None
             into_v = None
             if needs[0]:
                 rate = 2 * self._rate()
-                row = weighted @ _with_ones(v)  # the last column is the sum of the weights
-                column = weighted.T @ _with_ones(u)
-                into_u = rate * (row[:, -1:] * u - row[:, :-1])
-                into_v = rate * (column[:, -1:] * v - column[:, :-1])
-            into_log_bandwidth = -2 * torch.dot(weighted.reshape(-1), exponent.reshape(-1))
+                into_u = rate * _pulled(by_t, u, v)
+                into_v = rate * _pulled(by_t.T, v, u)
+            into_log_bandwidth = -2 * _dot(by_t, t)
             return [into_u], [into_v], [into_log_bandwidth]
 
         return tile, pullback
 
     def _rate(self) -> Tensor:
+        """What |x - y|^2 is multiplied by: -1 / (2 sigma^2)."""
         return -0.5 * torch.exp(-2 * self.log_bandwidth)
 
     def _exponent(self, u: Tensor, v: Tensor) -> Tensor:
@@ -274,6 +314,7 @@ class SmoothRadial(Radial):
     def _left(self, u: Tensor) -> Tensor:
         squares = u.square().sum(1, keepdim=True)
         ones = u.new_ones(len(u), 1)
+        # The rate stands on this side alone, so a tile needs no multiplication after the product.
         return torch.cat([u, squares, ones], 1) * self._rate()
 
     def _right(self, v: Tensor) -> Tensor:
@@ -331,7 +372,7 @@ class InverseMultiquadric(SmoothRadial):
         return torch.rsqrt(1 - t)
 
     def slope(self, tile: Tensor) -> Tensor:
-        return tile**3 / 2
+        return tile**3 / 2  # of k = (1 - t)^(-1/2)
 
 
 class Laplace(Radial):
@@ -355,13 +396,25 @@ class Laplace(Radial):
     """
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(torch.cdist(a[0], b[0], compute_mode="donot_use_mm_for_euclid_dist"))
+        (u,) = a
+        (v,) = b
+        distances = torch.cdist(u, v, compute_mode="donot_use_mm_for_euclid_dist")
+        return self._value(distances)
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(torch.linalg.vector_norm(a[0] - b[0], dim=1))
+        (u,) = a
+        (v,) = b
+        distances = torch.linalg.vector_norm(u - v, dim=1)
+        return self._value(distances)
 
     def _value(self, distances: Tensor) -> Tensor:
-        return (distances * -torch.exp(-self.log_bandwidth)).clamp_(min=Gaussian.least).exp_()
+        rate = -torch.exp(-self.log_bandwidth)
+        exponent = distances * rate
+        exponent.clamp_(min=Gaussian.least)  # no denormals, as in a Gaussian
+        return exponent.exp_()
+
+
+# Inner products.
 
 
 class Linear(Kernel):
@@ -373,13 +426,18 @@ class Linear(Kernel):
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         return (a[0] * b[0]).sum(1)
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
+        (u,) = a
+        (v,) = b
+
         def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
             if not needs[0]:
                 return [None], [None], []
-            return [grad @ b[0]], [grad.T @ a[0]], []
+            into_u = grad @ v
+            into_v = grad.T @ u
+            return [into_u], [into_v], []
 
-        return self.tile(a, b), pullback
+        return u @ v.T, pullback
 
     def features(self, z: Embedded) -> Tensor | None:
         return z[0]
@@ -396,13 +454,15 @@ class Sign(Kernel):
     """
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return _positive(a) @ _positive(b).T
+        return self.features(a) @ self.features(b).T
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return (_positive(a) * _positive(b)).sum(1)
+        products = self.features(a) * self.features(b)
+        return products.sum(1)
 
-    def features(self, z: Embedded) -> Tensor | None:
-        return _positive(z)
+    def features(self, z: Embedded) -> Tensor:
+        (scores,) = z
+        return (scores > 0).to(scores.dtype)
 
     @property
     def decides(self) -> bool:
@@ -423,16 +483,21 @@ class Probability(Kernel):
     """sigmoid(x) . sigmoid(y), for points that are scores: C2ST-L as the authors' code has it."""
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return torch.sigmoid(a[0]) @ torch.sigmoid(b[0]).T
+        return self.features(a) @ self.features(b).T
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return (torch.sigmoid(a[0]) * torch.sigmoid(b[0])).sum(1)
+        products = self.features(a) * self.features(b)
+        return products.sum(1)
 
-    def features(self, z: Embedded) -> Tensor | None:
-        return torch.sigmoid(z[0])
+    def features(self, z: Embedded) -> Tensor:
+        (scores,) = z
+        return torch.sigmoid(scores)
 
     def __repr__(self) -> str:
         return "Probability()"
+
+
+# Kernels made of others.
 
 
 class Mapped(Kernel):
@@ -463,7 +528,7 @@ class Mapped(Kernel):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         return self.kernel.tile(a, b)
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+    def sides(self, z: Embedded) -> Sides:
         return self.kernel.sides(z)
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
@@ -483,17 +548,19 @@ class Mapped(Kernel):
     def decides(self) -> bool:
         return self.kernel.decides
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
+    def tile_parameters(self) -> Parameters:
         return self.kernel.tile_parameters()
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
         return self.kernel.tile_and_pullback(a, b)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
+        # The map first: the bandwidth is the median of what it gives.
         self._start_map(points, generator)
-        self.kernel.start(_features(self._map, points, generator), generator)
+        features = _features(self._map, points, generator)
+        self.kernel.start(features, generator)
 
-    def open_bandwidth(self) -> tuple[Radial, int] | None:
+    def open_bandwidth(self) -> OpenBandwidth | None:
         return self.kernel.open_bandwidth()
 
 
@@ -558,9 +625,10 @@ class ARDGaussian(Mapped):
                     f"widths are {list(widths)}; they must be positive numbers, one for each "
                     "column."
                 )
-            bandwidth = 1.0
+            bandwidth = 1.0  # sigma_c is a width times the bandwidth
             logarithms = [math.log(width) for width in widths]
         super().__init__(Gaussian(bandwidth, factor=factor))
+        # Without widths it is empty until the first points tell how many columns there are.
         self.log_widths = nn.Parameter(torch.tensor(logarithms))
 
     @property
@@ -568,7 +636,8 @@ class ARDGaussian(Mapped):
         """(columns,) sigma_c in the units of the points it sees, or None while they are open."""
         if self.kernel.bandwidth is None or not len(self.log_widths):
             return None
-        return torch.exp(self.log_widths.detach() + self.kernel.log_bandwidth.detach())
+        logarithms = self.log_widths.detach() + self.kernel.log_bandwidth.detach()
+        return torch.exp(logarithms)
 
     def _map(self, points: Tensor) -> Tensor:
         flat = points.flatten(1)
@@ -581,18 +650,20 @@ class ARDGaussian(Mapped):
     def _size(self, columns: int) -> None:
         """One width for each of so many columns, all alike at first."""
         if not len(self.log_widths):
+            # The kernel may have moved to a device, or been frozen, while it was empty.
             equal = torch.zeros(columns).to(self.kernel.log_bandwidth)
             self.log_widths = nn.Parameter(equal, requires_grad=self.log_widths.requires_grad)
-        if len(self.log_widths) != columns:
+        widths = len(self.log_widths)
+        if widths != columns:
             raise InputError(
-                f"the ARDGaussian has {len(self.log_widths)} widths but the points have {columns} "
-                "columns."
+                f"the ARDGaussian has {widths} widths but the points have {columns} columns."
             )
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **options: Any
     ) -> None:
         saved_widths = state_dict.get(f"{prefix}log_widths", ())
+        # torch refuses a saved tensor of another shape, so the widths take theirs first.
         if len(saved_widths):
             self._size(len(saved_widths))
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
@@ -646,7 +717,9 @@ class DeepKernel(Kernel):
         self.featurizer = featurizer
         self.kappa = Gaussian() if kappa is None else kappa
         self.q = Gaussian() if q is None else q
-        self.logit_eps = nn.Parameter(torch.logit(torch.tensor(eps, dtype=torch.float64)).float())
+        # In float64 until the end: near 1, 1 - eps loses its digits in float32.
+        logit = torch.logit(torch.tensor(eps, dtype=torch.float64))
+        self.logit_eps = nn.Parameter(logit.float())
 
     @property
     def eps(self) -> float:
@@ -658,99 +731,121 @@ class DeepKernel(Kernel):
         return self.kappa.parts + self.q.parts
 
     def embed(self, points: Tensor) -> Embedded:
-        return self.kappa.embed(self.featurizer(points)) + self.q.embed(points)
+        features = self.featurizer(points)
+        return self.kappa.embed(features) + self.q.embed(points)
+
+    def _cut(self, z: Embedded) -> tuple[Embedded, Embedded]:
+        """What kappa and what q see of embedded points."""
+        parts = self.kappa.parts
+        return z[:parts], z[parts:]
 
     def centred(self, z: Embedded) -> Embedded:
-        cut = self.kappa.parts
-        return self.kappa.centred(z[:cut]) + self.q.centred(z[cut:])
+        features, points = self._cut(z)
+        return self.kappa.centred(features) + self.q.centred(points)
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        eps = torch.sigmoid(self.logit_eps)
-        cut = self.kappa.parts
-        mixed = (self.kappa.tile(a[:cut], b[:cut]) * (1 - eps)).add_(eps)
-        return mixed.mul_(self.q.tile(a[cut:], b[cut:]))
+        features_a, points_a = self._cut(a)
+        features_b, points_b = self._cut(b)
+        mixed = self._mixed(self.kappa.tile(features_a, features_b))
+        return mixed.mul_(self.q.tile(points_a, points_b))
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
-        cut = self.kappa.parts
-        left, right = self.kappa.sides(z[:cut])
-        q_left, q_right = self.q.sides(z[cut:])
+    def _mixed(self, kappa: Tensor) -> Tensor:
+        """(1 - eps) kappa + eps, in one new tensor."""
+        eps = torch.sigmoid(self.logit_eps)
+        return (kappa * (1 - eps)).add_(eps)
+
+    def sides(self, z: Embedded) -> Sides:
+        features, points = self._cut(z)
+        left, right = self.kappa.sides(features)
+        q_left, q_right = self.q.sides(points)
         if self._gaussians:
             # ((1 - eps) kappa + eps) q is e^(s + t) + e^t with the exponents s of kappa and t of q,
             # once log((1 - eps) / eps) is in s and log eps in t: one term more in their matrix
             # products.
-            one = torch.ones_like(left[0][:, :1])
-            log_eps = nn.functional.logsigmoid(self.logit_eps)
-            left = (torch.cat([left[0], one], 1),)
-            q_left = (torch.cat([q_left[0], one], 1),)
-            right = (torch.cat([right[0], -self.logit_eps * one], 1),)
-            q_right = (torch.cat([q_right[0], log_eps * one], 1),)
+            one = torch.ones_like(left[0][:, :1])  # (N, 1)
+            log_odds = -self.logit_eps * one
+            log_eps = nn.functional.logsigmoid(self.logit_eps) * one
+            left = _with_column(left, one)
+            q_left = _with_column(q_left, one)
+            right = _with_column(right, log_odds)
+            q_right = _with_column(q_right, log_eps)
         return left + q_left, right + q_right
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
         if self._gaussians:
-            kappa = left[0] @ right[0].T  # exponents, not yet values
-            q = (left[1] @ right[1].T).clamp_(Gaussian.least, 0)
-            both = kappa.add_(q).clamp_(2 * Gaussian.least, 0)
-            return both.exp_().add_(q.exp_())
-        eps = torch.sigmoid(self.logit_eps)
-        cut = self.kappa.parts
-        mixed = (self.kappa.cross(left[:cut], right[:cut]) * (1 - eps)).add_(eps)
-        return mixed.mul_(self.q.cross(left[cut:], right[cut:]))
+            s = left[0] @ right[0].T  # the exponent of kappa
+            t = left[1] @ right[1].T  # the exponent of q
+            t.clamp_(Gaussian.least, 0)
+            both = s.add_(t).clamp_(2 * Gaussian.least, 0)
+            return both.exp_().add_(t.exp_())
+        features_left, points_left = self._cut(left)
+        features_right, points_right = self._cut(right)
+        mixed = self._mixed(self.kappa.cross(features_left, features_right))
+        return mixed.mul_(self.q.cross(points_left, points_right))
 
     @property
     def _gaussians(self) -> bool:
+        # Not their subclasses, which may have other values.
         return type(self.kappa) is Gaussian and type(self.q) is Gaussian
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
+        features_a, points_a = self._cut(a)
+        features_b, points_b = self._cut(b)
         eps = torch.sigmoid(self.logit_eps)
-        cut = self.kappa.parts
-        kappa = self.kappa.pairs(a[:cut], b[:cut])
-        q = self.q.pairs(a[cut:], b[cut:])
+        kappa = self.kappa.pairs(features_a, features_b)
+        q = self.q.pairs(points_a, points_b)
         return ((1 - eps) * kappa + eps) * q
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
-        return (*self.kappa.tile_parameters(), *self.q.tile_parameters(), self.logit_eps)
+    def tile_parameters(self) -> Parameters:
+        of_kappa = self.kappa.tile_parameters()
+        of_q = self.q.tile_parameters()
+        return (*of_kappa, *of_q, self.logit_eps)
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        cut = self.kappa.parts
-        kappa, pull_kappa = self.kappa.tile_and_pullback(a[:cut], b[:cut])
-        q, pull_q = self.q.tile_and_pullback(a[cut:], b[cut:])
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
+        features_a, points_a = self._cut(a)
+        features_b, points_b = self._cut(b)
+        kappa, pull_kappa = self.kappa.tile_and_pullback(features_a, features_b)
+        q, pull_q = self.q.tile_and_pullback(points_a, points_b)
         eps = torch.sigmoid(self.logit_eps)
         mixed = (kappa * (1 - eps)).add_(eps)
+        cut = self.kappa.parts
 
         def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
-            through_q = grad * q
+            into_mixed = grad * q
             # d mixed / d logit = eps (1 - eps) (1 - kappa)
-            into_logit = eps * (1 - eps) * torch.dot(through_q.reshape(-1), (1 - kappa).reshape(-1))
-            kappa_a, kappa_b, kappa_parameters = pull_kappa(through_q.mul_(1 - eps), needs[:cut])
-            q_a, q_b, q_parameters = pull_q(grad * mixed, needs[cut:])
-            return kappa_a + q_a, kappa_b + q_b, [*kappa_parameters, *q_parameters, into_logit]
+            into_logit = eps * (1 - eps) * _dot(into_mixed, 1 - kappa)
+            into_kappa = into_mixed.mul_(1 - eps)
+            kappa_a, kappa_b, kappa_parameters = pull_kappa(into_kappa, needs[:cut])
+            into_q = grad * mixed
+            q_a, q_b, q_parameters = pull_q(into_q, needs[cut:])
+            into_parameters = [*kappa_parameters, *q_parameters, into_logit]
+            return kappa_a + q_a, kappa_b + q_b, into_parameters
 
         return mixed * q, pullback
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         both_open = self.kappa.open_bandwidth() and self.q.open_bandwidth()
         start_featurizer(self.featurizer, points, generator)
-        self.kappa.start(_features(self.featurizer, points, generator), generator)
+        features = _features(self.featurizer, points, generator)
+        self.kappa.start(features, generator)
         self.q.start(points, generator)
         if both_open:  # kappa does the work at first, and q only fades far away
-            radial = both_open[0]
+            radial, _ = both_open
             radial.set_bandwidth(2 * (radial.bandwidth or 1.0))
 
-    def open_bandwidth(self) -> tuple[Radial, int] | None:
+    def open_bandwidth(self) -> OpenBandwidth | None:
         of_kappa = self.kappa.open_bandwidth()
         if of_kappa is not None:
             return of_kappa
         of_q = self.q.open_bandwidth()
         if of_q is not None:
             radial, part = of_q
-            return radial, part + self.kappa.parts
+            return radial, part + self.kappa.parts  # those of kappa come first
         return None
 
     def __repr__(self) -> str:
-        return (
-            f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={_number(self.eps)})"
-        )
+        eps = _number(self.eps)
+        return f"DeepKernel({self.featurizer!r}, {self.kappa!r}, {self.q!r}, eps={eps})"
 
 
 class WeightedSum(Kernel):
@@ -808,13 +903,14 @@ class WeightedSum(Kernel):
                 f"the weights have shape {tuple(given.shape)}; give one number for each of the "
                 f"{len(self.kernels)} kernels."
             )
-        if not (torch.isfinite(given).all() and (given >= 0).all() and (given > 0).any()):
+        possible = torch.isfinite(given) & (given >= 0)
+        if not possible.all() or not (given > 0).any():
             raise InputError(
                 f"the weights are {_numbers(given)}; they must be finite and at least 0, and one "
                 "of them larger."
             )
         with torch.no_grad():
-            self.log_weights.copy_(torch.log(given))
+            self.log_weights.copy_(torch.log(given))  # -inf for a weight of 0
 
     @property
     def parts(self) -> int:
@@ -822,23 +918,33 @@ class WeightedSum(Kernel):
 
     def split(self, z: Embedded) -> list[Embedded]:
         """What each kernel sees of embedded points."""
-        ends = list(itertools.accumulate(kernel.parts for kernel in self.kernels))
-        return [z[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        seen = []
+        start = 0
+        for kernel in self.kernels:
+            end = start + kernel.parts
+            seen.append(z[start:end])
+            start = end
+        return seen
 
     def embed(self, points: Tensor) -> Embedded:
-        return tuple(part for kernel in self.kernels for part in kernel.embed(points))
+        z: Embedded = ()
+        for kernel in self.kernels:
+            z += kernel.embed(points)
+        return z
 
     def centred(self, z: Embedded) -> Embedded:
-        seen = zip(self.kernels, self.split(z), strict=True)
-        return tuple(part for kernel, own in seen for part in kernel.centred(own))
+        moved: Embedded = ()
+        for kernel, own in zip(self.kernels, self.split(z), strict=True):
+            moved += kernel.centred(own)
+        return moved
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        total = a[0].new_zeros(len(a[0]), len(b[0]))
+        total = _zero_tile(a, b)
         for _, kernel, weight, u, v in self._members(a, b):
             total.add_(kernel.tile(u, v) * weight)
         return total
 
-    def sides(self, z: Embedded) -> tuple[Embedded, Embedded]:
+    def sides(self, z: Embedded) -> Sides:
         left: Embedded = ()
         right: Embedded = ()
         for kernel, own in zip(self.kernels, self.split(z), strict=True):
@@ -848,7 +954,7 @@ class WeightedSum(Kernel):
         return left, right
 
     def cross(self, left: Embedded, right: Embedded) -> Tensor:
-        total = left[0].new_zeros(len(left[0]), len(right[0]))
+        total = _zero_tile(left, right)
         for _, kernel, weight, u, v in self._members(left, right):
             total.add_(kernel.cross(u, v) * weight)
         return total
@@ -859,31 +965,36 @@ class WeightedSum(Kernel):
             total.add_(kernel.pairs(u, v) * weight)
         return total
 
-    def tile_parameters(self) -> tuple[Tensor, ...]:
-        return (*(p for kernel in self.kernels for p in kernel.tile_parameters()), self.log_weights)
+    def tile_parameters(self) -> Parameters:
+        parameters: Parameters = ()
+        for kernel in self.kernels:
+            parameters += kernel.tile_parameters()
+        return (*parameters, self.log_weights)
 
-    def tile_and_pullback(self, a: Embedded, b: Embedded) -> tuple[Tensor, Pullback]:
-        total = a[0].new_zeros(len(a[0]), len(b[0]))
-        made: dict[int, tuple[Tensor, Tensor, Pullback]] = {}
+    def tile_and_pullback(self, a: Embedded, b: Embedded) -> TileAndPullback:
+        total = _zero_tile(a, b)
+        made: dict[int, tuple[Tensor, Tensor, Pullback]] = {}  # of the kernels that count
         for number, kernel, weight, u, v in self._members(a, b):
             tile, pull = kernel.tile_and_pullback(u, v)
             total.add_(tile * weight)
             made[number] = weight, tile, pull
-        seen = list(zip(self.kernels, self.split(a), self.split(b), strict=True))
+        seen = self._seen(a, b)
 
         def pullback(grad: Tensor, needs: Sequence[bool]) -> Gradients:
-            into_a: list[Tensor | None] = []
-            into_b: list[Tensor | None] = []
-            into_parameters: list[Tensor | None] = []
+            into_a: GradientList = []
+            into_b: GradientList = []
+            into_parameters: GradientList = []
             into_weights = []
             for number, (kernel, u, v) in enumerate(seen):
-                wanted = needs[len(into_a) : len(into_a) + kernel.parts]
+                start = len(into_a)
+                wanted = needs[start : start + kernel.parts]
                 if number in made:
                     weight, tile, pull = made[number]
                     at_a, at_b, at_parameters = pull(grad * weight, wanted)
                     # d w / d log w = w
-                    into_weights.append(weight * torch.dot(grad.reshape(-1), tile.reshape(-1)))
+                    into_weights.append(weight * _dot(grad, tile))
                 else:
+                    # A weight of 0 stays there: neither it nor its kernel has a gradient.
                     at_a = _zeros_where(wanted, u)
                     at_b = _zeros_where(wanted, v)
                     at_parameters = [None] * len(kernel.tile_parameters())
@@ -891,18 +1002,20 @@ class WeightedSum(Kernel):
                 into_a += at_a
                 into_b += at_b
                 into_parameters += at_parameters
-            return into_a, into_b, [*into_parameters, torch.stack(into_weights)]
+            into_parameters.append(torch.stack(into_weights))
+            return into_a, into_b, into_parameters
 
         return total, pullback
 
-    def _members(
-        self, a: Embedded, b: Embedded
-    ) -> Iterator[tuple[int, Kernel, Tensor, Embedded, Embedded]]:
+    def _seen(self, a: Embedded, b: Embedded) -> list[tuple[Kernel, Embedded, Embedded]]:
+        """Each kernel, and what it sees of a and of b."""
+        return list(zip(self.kernels, self.split(a), self.split(b), strict=True))
+
+    def _members(self, a: Embedded, b: Embedded) -> Iterator[_Member]:
         """The kernels that count: number, kernel, weight and what the kernel sees of a and of b."""
         weights = torch.exp(self.log_weights)
         counts = (self.log_weights.detach() > -math.inf).tolist()
-        seen = zip(self.kernels, self.split(a), self.split(b), strict=True)
-        for number, (kernel, u, v) in enumerate(seen):
+        for number, (kernel, u, v) in enumerate(self._seen(a, b)):
             if counts[number]:
                 yield number, kernel, weights[number], u, v
 
@@ -914,13 +1027,22 @@ class WeightedSum(Kernel):
         weights = self.weights.double()
         kernels = ", ".join(map(repr, self.kernels))
         equal = torch.full_like(weights, 1 / len(weights))
-        if torch.allclose(weights, equal, rtol=1e-6):
+        if torch.allclose(weights, equal, rtol=1e-6):  # they are kept as float32
             return f"WeightedSum([{kernels}])"
         return f"WeightedSum([{kernels}], weights={_numbers(weights)})"
 
 
+_Member: TypeAlias = tuple[int, Kernel, Tensor, Embedded, Embedded]
+
+
+# Where kernels and featurizers start.
+
+
 def median_bandwidth(
-    points: Tensor, generator: torch.Generator | None = None, *, max_points: int = 1000
+    points: Tensor,
+    generator: torch.Generator | None = None,
+    *,
+    max_points: int = _START_POINTS,
 ) -> float:
     """The median distance between pairs of at most `max_points` points.
 
@@ -931,6 +1053,7 @@ def median_bandwidth(
     distances = torch.pdist(subset)
     median = float(distances.median()) if len(distances) else 0.0
     if median == 0:
+        # Most pairs are equal, as in columns of few values. A bandwidth of 0 would see only that.
         distances = distances[distances > 0]
         median = float(distances.median()) if len(distances) else 1.0
     return median
@@ -961,35 +1084,71 @@ def start_featurizer(featurizer: nn.Module, points: Tensor, generator: torch.Gen
 
 
 def _features(
-    featurizer: Callable[[Tensor], Tensor], points: Tensor, generator: torch.Generator
+    featurizer: Callable[[Tensor], Tensor],
+    points: Tensor,
+    generator: torch.Generator,
 ) -> Tensor:
     with torch.no_grad():
-        return featurizer(_subset(points, generator, 1000))
+        subset = _subset(points, generator, _START_POINTS)
+        return featurizer(subset)
 
 
 def _subset(points: Tensor, generator: torch.Generator | None, count: int) -> Tensor:
-    if len(points) <= count:
+    total = len(points)
+    if total <= count:
         return points
     if generator is None:
-        return points[torch.linspace(0, len(points) - 1, count).long().to(points.device)]
-    return points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
+        # Evenly, so that both samples are among them where these are pooled points.
+        index = torch.linspace(0, total - 1, count).long()
+    else:
+        index = torch.randperm(total, generator=generator)[:count]
+    return points[index.to(points.device)]
+
+
+# Rows, columns and gradients.
 
 
 def _cut(z: Embedded, start: int, rows: int) -> Embedded:
     return tuple(part[start : start + rows] for part in z)
 
 
-def _zeros_where(wanted: Sequence[bool], z: Embedded) -> list[Tensor | None]:
-    parts = zip(z, wanted, strict=True)
-    return [torch.zeros_like(part) if want else None for part, want in parts]
+def _zero_tile(a: Embedded, b: Embedded) -> Tensor:
+    rows = len(a[0])
+    columns = len(b[0])
+    return a[0].new_zeros(rows, columns)
 
 
-def _positive(z: Embedded) -> Tensor:
-    return (z[0] > 0).to(z[0].dtype)
+def _spread(gradients: Sequence[Tensor | None], wanted: Sequence[bool]) -> GradientList:
+    """The gradients at the places that want one, None at the others."""
+    following = iter(gradients)
+    return [next(following) if want else None for want in wanted]
 
 
-def _with_ones(points: Tensor) -> Tensor:
-    return torch.cat([points, points.new_ones(len(points), 1)], 1)
+def _zeros_where(wanted: Sequence[bool], z: Embedded) -> GradientList:
+    zeros: GradientList = []
+    for part, want in zip(z, wanted, strict=True):
+        zeros.append(torch.zeros_like(part) if want else None)
+    return zeros
+
+
+def _pulled(weights: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """sum_j w_ij (u_i - v_j) for (r, c) weights w: (r, columns)."""
+    ones = v.new_ones(len(v), 1)
+    sums = weights @ torch.cat([v, ones], 1)
+    total = sums[:, -1:]  # sum_j w_ij, from the column of ones
+    return total * u - sums[:, :-1]
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the products of two matrices, element by element, without a third matrix."""
+    return torch.dot(a.reshape(-1), b.reshape(-1))
+
+
+def _with_column(side: Embedded, column: Tensor) -> Embedded:
+    return (torch.cat([side[0], column], 1),)
+
+
+# Arguments as code.
 
 
 def _bandwidth(kernel: Radial) -> str:
