@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from .console import FAILED, sentences
-from .files import Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .files import Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
 from .interrupts import INTERRUPTED
 from .shared import (
     Alpha,
@@ -88,6 +88,7 @@ def run(
     types: Types = None,
     missing: Missing = "error",
     resize: Resize = None,
+    no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -113,6 +114,7 @@ def run(
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
+            unlimited=no_limit,
             stream=read_in_parts(stream, False, report),
             progress=progress,
         )

@@ -49,6 +49,14 @@ Resize = Annotated[
     ),
 ]
 
+NoLimit = Annotated[
+    bool,
+    typer.Option(
+        "--no-limit",
+        help="Read files that inflate to more than 100 times their size, whatever the memory.",
+    ),
+]
+
 
 def columns_from(
     keep: str | None, drop: str | None, types: list[str] | None, missing: str
@@ -74,6 +82,7 @@ def read_options_from(
     resize: str | None,
     stream: bool | None,
     progress: bool,
+    unlimited: bool,
 ) -> ReadOptions:
     """What the options say of how files are read."""
     from .._files.images import parse_size
@@ -84,6 +93,7 @@ def read_options_from(
         resize=None if resize is None else parse_size(resize),
         stream=stream,
         progress=progress,
+        unlimited=unlimited,
     )
 
 

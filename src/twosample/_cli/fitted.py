@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .console import sentences
-from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
 from .shared import (
     A,
     Alpha,
@@ -56,6 +56,7 @@ def fit(
     types: Types = None,
     missing: Missing = "error",
     resize: Resize = None,
+    no_limit: NoLimit = False,
     stream: InParts = False,
 ) -> None:
     """Learn a test from two samples and keep it in a file.
@@ -87,7 +88,11 @@ def fit(
         writable(output)  # an error later would lose all that was learned
         columns = columns_from(keep, drop, types, missing)
         read_options = read_options_from(
-            columns, resize=resize, stream=True if stream else None, progress=progress
+            columns,
+            resize=resize,
+            stream=True if stream else None,
+            progress=progress,
+            unlimited=no_limit,
         )
         X, Y = open_pair(a, b, by, read_options)
         if method == "auto":
@@ -140,6 +145,7 @@ def apply(
     report: Report = None,
     by: By = None,
     resize: Resize = None,
+    no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -166,7 +172,11 @@ def apply(
         fitted, provenance = read(kernel, device=device)
         fitted = dataclasses.replace(fitted, spec=resolve(fitted.spec, permutations=permutations))
         read_options = read_options_from(
-            fitted.schema.rules, resize=resize, stream=in_parts, progress=progress
+            fitted.schema.rules,
+            resize=resize,
+            stream=in_parts,
+            progress=progress,
+            unlimited=no_limit,
         )
         result, facts = run_on_files(
             a,

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from .console import sentences
-from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
 from .shared import (
     A,
     Alpha,
@@ -56,6 +56,7 @@ def run(
     types: Types = None,
     missing: Missing = "error",
     resize: Resize = None,
+    no_limit: NoLimit = False,
 ) -> None:
     """Say how many rows a test needs.
 
@@ -78,6 +79,7 @@ def run(
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
+            unlimited=no_limit,
             stream=False,  # the power is predicted from the rows themselves
             progress=shows_progress(quiet),
         )

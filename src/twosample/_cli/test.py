@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .console import sentences
-from .files import By, Drop, Keep, Missing, Resize, Types, columns_from, read_options_from
+from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
 from .shared import (
     A,
     Alpha,
@@ -67,6 +67,7 @@ def run(
     types: Types = None,
     missing: Missing = "error",
     resize: Resize = None,
+    no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
 ) -> None:
@@ -97,6 +98,7 @@ def run(
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
+            unlimited=no_limit,
             stream=read_in_parts(stream, explain, report),
             progress=shows_progress(quiet),
         )

@@ -13,6 +13,7 @@ from .._data.columns import Columns
 from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError
+from .limits import LONGEST_LINE
 from .records import Chunk, RecordParts, Records, TypeFinder, all_records, record_parts
 
 _PLACE = "row {} of the query"
@@ -45,6 +46,8 @@ def _chunks(file: Path, query: str | None, size: int | None) -> Iterator[Chunk]:
         with closing(sqlite3.connect(address, uri=True)) as database:
             statement = _statement(database, file, query)
             database.set_authorizer(_authorize)
+            # A query, or a view, can make a text of a gigabyte out of nothing.
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
             cursor = database.execute(statement)
             names = _column_names(cursor, file, query)
             start = 0  # rows that have been given

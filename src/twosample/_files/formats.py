@@ -221,18 +221,18 @@ def is_arrow_file(stream: io.BufferedReader) -> bool:
     return stream.peek(6)[:6] == b"ARROW1"
 
 
-def check_typed(path: str) -> None:
-    """Refuse a Parquet or Arrow file that would end the process, see `check_survival`."""
-    file = Path(path)
-    ending = ending_of(file)
-    if ending not in TYPED or not file.is_file():
-        return
-    if ending in (".parquet", ".pq"):
-        check_survival(file, "read_parquet")
-        return
+def typed_size(file: Path, room: int, memory: int) -> int:
+    """Bytes of a Parquet or Arrow file in memory, by what it says; 0 if it does not say.
+
+    Refuses a file that would end the process, see `check_survival`.
+    """
+    if ending_of(file) not in TYPED or not file.is_file():
+        return 0
+    if ending_of(file) in (".parquet", ".pq"):
+        return check_survival(file, "read_parquet", room, memory)
     with opened(file) as stream:
         reader = "read_ipc" if is_arrow_file(stream) else "read_ipc_stream"
-    check_survival(file, reader)
+    return check_survival(file, reader, room, memory)
 
 
 # NumPy
@@ -254,14 +254,18 @@ def _read_npz(stream: io.BufferedReader, file: Path, member: str | None) -> npt.
     return array
 
 
-def member_size(file: Path, member: str | None) -> int:
-    """Bytes of an array in an NPZ file, by what the file says; 0 if the file cannot be read."""
+def member_size(file: Path, member: str | None) -> tuple[int, int]:
+    """Bytes of an array in an NPZ file, unpacked and packed; 0 if the file cannot be read.
+
+    They are what the file says, and no more is ever unpacked.
+    """
     try:
         with opened(file) as stream, _archive(stream, file) as archive:
             name = _chosen(archive, file, member)
-            return int(archive.zip.getinfo(f"{name}.npy").file_size)
+            info = archive.zip.getinfo(f"{name}.npy")
+            return info.file_size, info.compress_size
     except Exception:  # whoever reads the array says what is wrong
-        return 0
+        return 0, 0
 
 
 def extract_member(file: Path, member: str | None, folder: Path) -> Path:

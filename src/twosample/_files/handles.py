@@ -102,10 +102,31 @@ def polars_for(file: Path) -> Any:
 
 
 _CHECKED = 2**26  # bytes of a file that may be read twice
-_READ = "import polars, sys; getattr(polars, sys.argv[1])(sys.argv[2])"
+# What a child process does. A table of more than `room` bytes is read in parts, so not here.
+_READ = """
+import sys
+import polars
+reader, file, room, memory = sys.argv[1:]
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+except (ImportError, ValueError, OSError, OverflowError):
+    pass
+if reader == "read_ipc_stream":
+    polars.read_ipc_stream(file)
+    sys.exit()
+if reader == "read_parquet":
+    table = polars.scan_parquet(file, glob=False, hive_partitioning=False)
+else:
+    table = polars.scan_ipc(file, glob=False, hive_partitioning=False)
+size = 8 * table.select(polars.len()).collect().item() * len(table.collect_schema())
+print(size)
+if size <= int(room):
+    table.collect()
+"""
 
 
-def check_survival(file: Path, reader: str) -> None:
+def check_survival(file: Path, reader: str, room: int, memory: int) -> int:
     """Refuse a file over which polars would end this process: a child process reads it first.
 
     If lengths in the file are damaged, polars asks for as much memory as they say. Where there is
@@ -118,15 +139,29 @@ def check_survival(file: Path, reader: str) -> None:
         A Parquet or Arrow file.
     reader
         The function of polars that reads it.
+    room
+        Bytes in memory beyond which a table is read in parts.
+    memory
+        Bytes that the child process may take.
+
+    Returns
+    -------
+    int
+        Bytes that the table takes in memory, by the rows and columns it says it has; 0 if it does
+        not say.
     """
     if not sys.executable or not file.is_file() or file.stat().st_size > _CHECKED:
-        return
+        return 0
     # -P: a file called polars.py in the user's folder is not ours to run.
     command = [sys.executable, "-P", "-c", _READ, reader, str(file.absolute())]
-    child = subprocess.run(command, stderr=subprocess.DEVNULL)
+    # A gibibyte more, for Python and polars themselves.
+    command += [str(room), str(memory + 2**30)]
+    child = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     # 0: it was read. 1: it was refused, and this process will say why. -9: memory was short.
     if child.returncode not in (0, 1, -9):
-        raise InputError(f"{_unreadable(file)}: it is damaged.")
+        raise InputError(f"{_unreadable(file)}: it is damaged, or takes more memory than is free.")
+    size = child.stdout.strip()
+    return int(size) if size.isdigit() else 0
 
 
 class _Unheard:

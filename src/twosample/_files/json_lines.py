@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,14 +12,15 @@ from .._data.columns import Columns
 from .._progress import Tick
 from ..errors import InputError
 from .handles import opened
+from .limits import lines_of
 from .records import Chunk, RecordParts, Records, TypeFinder, all_records, record_parts
 
 _PLACE = "line {}"
 
 
-def read_json_lines(lines: Iterable[bytes], file: Path, rules: Columns) -> Records:
+def read_json_lines(stream: io.BufferedReader, file: Path, rules: Columns) -> Records:
     """The records of all lines."""
-    (chunk,) = _chunks(lines, file, None)
+    (chunk,) = _chunks(lines_of(stream, file), file, None)
     return all_records(chunk, TypeFinder(file, rules, _PLACE))
 
 
@@ -26,8 +28,8 @@ def json_parts(file: Path, rules: Columns, tick: Tick) -> RecordParts:
     """The records in parts; together they are what `read_json_lines` gives."""
 
     def chunks(size: int) -> Iterator[Chunk]:
-        with opened(file) as lines:
-            yield from _chunks(lines, file, size)
+        with opened(file) as stream:
+            yield from _chunks(lines_of(stream, file), file, size)
 
     return record_parts(chunks, TypeFinder(file, rules, _PLACE), tick)
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import weakref
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -21,23 +22,23 @@ from ..errors import InputError
 from .formats import (
     JSON_LINES,
     TYPED,
-    check_typed,
     database_of,
     ending_of,
     extract_member,
     locate,
     member_size,
     read_source,
+    typed_size,
 )
 from .handles import is_zipped, opened, polars_for, told_about
 from .images import picture_parts
 from .json_lines import json_parts
+from .limits import HARMLESS, available_memory, check_inflation, inflated_size
 from .records import RecordParts
 from .text import PIECE, SEPARATORS, text_parts
 
-# How many times as large as its file a table is in memory, roughly:
-_UNZIPPED = 4
-_AS_OBJECTS = 8  # values that are objects of Python while they are read
+_UNZIPPED = 4  # times as large as its file a text is, roughly, for a bar of progress
+_AS_OBJECTS = 8  # times as large as their text values are while they are objects of Python
 
 Sample: TypeAlias = Stream | Source
 """What `two_sample_test` takes for X or Y, and which knows its name."""
@@ -57,12 +58,15 @@ class ReadOptions:
         Whether files are read in parts; None for only those that would fill the memory.
     progress
         Whether to show a bar.
+    unlimited
+        Whether a small file may inflate to more than the memory holds.
     """
 
     rules: Columns = AS_FOUND
     resize: tuple[int, int] | None = None
     stream: bool | None = None
     progress: bool = False
+    unlimited: bool = False
 
 
 DEFAULTS = ReadOptions()
@@ -70,11 +74,15 @@ DEFAULTS = ReadOptions()
 
 def open_file(path: str, options: ReadOptions = DEFAULTS) -> Sample:
     """One file as a `Stream`, or as its contents."""
-    check_typed(path)
+    memory = sys.maxsize if options.unlimited else available_memory()
+    # A quarter, because two samples and copies of both must find room.
+    room = available_memory() // 4
+    size = _size(path, room, memory)
+    if not options.unlimited:
+        check_inflation(Path(path), size.packed, size.unpacked, size.memory, room)
     in_parts = options.stream
     if in_parts is None:
-        # A quarter, because two samples and copies of both must find room.
-        in_parts = _size(path) > available_memory() // 4
+        in_parts = size.memory > room
     maker = _stream_maker(path, options) if in_parts else None
     if maker is None:  # also for a kind of file that nothing reads, about which this raises
         return read_source(path, options.rules, resize=options.resize, progress=options.progress)
@@ -120,7 +128,10 @@ def _stream_maker(path: str, options: ReadOptions) -> Callable[[], Stream] | Non
 
 def _text_stream(file: Path, separator: str, options: ReadOptions) -> Stream:
     """CSV and TSV."""
-    pieces = 2 * (1 + _size(str(file)) // PIECE)  # in each of two passes
+    size = file.stat().st_size if file.is_file() else 0
+    if is_zipped(file):
+        size *= _UNZIPPED
+    pieces = 2 * (1 + size // PIECE)  # in each of two passes
     with bar(f"reading {file.name}", pieces, options.progress) as tick:
         return _as_parquet(text_parts(file, options.rules, separator=separator, tick=tick))
 
@@ -198,34 +209,58 @@ def _write_parquet(table: Any, file: Path) -> None:
         ) from error
 
 
-def _size(path: str) -> int:
-    """Bytes that a file, or a folder of pictures, takes in memory, roughly."""
+@dataclass(frozen=True)
+class _Size:
+    """How large a file, or a folder of pictures, is.
+
+    Attributes
+    ----------
+    packed, unpacked
+        Bytes of it as it is, and those it inflates to.
+    memory
+        Bytes that it takes in memory, roughly.
+    """
+
+    packed: int = 1
+    unpacked: int = 0
+    memory: int = 0
+
+
+def _size(path: str, room: int, memory: int) -> _Size:
+    """How large a file is; one that inflates to more than `room` is not read to its end."""
     if os.path.isdir(path):
-        return sum(part.rows * part.format.bytes for part in picture_parts(Path(path)))
+        pixels = sum(part.rows * part.format.bytes for part in picture_parts(Path(path)))
+        return _Size(memory=pixels)  # Pillow refuses a picture that inflates too much
     database = database_of(path)
     if database is not None:
         file, _ = database
-        return _AS_OBJECTS * file.stat().st_size if file.is_file() else 0
+        return _Size(memory=_AS_OBJECTS * file.stat().st_size if file.is_file() else 0)
     file, member = locate(path)
     if not file.is_file():
-        return 0
+        return _Size()
     ending = ending_of(file)
+    packed = file.stat().st_size
+    unpacked = packed
     if ending == ".npz":
-        return member_size(file, member)
-    size = file.stat().st_size
-    if is_zipped(file):
-        size *= _UNZIPPED
+        unpacked, packed = member_size(file, member)
+    elif ending in TYPED:
+        unpacked = max(packed, typed_size(file, room, memory))
+    elif is_zipped(file):
+        unpacked, packed = inflated_size(file, room)
+    factor = 1.0
     if ending.removesuffix(".gz") in JSON_LINES:
-        size *= _AS_OBJECTS
-    return size
+        factor = _AS_OBJECTS
+    elif ending.removesuffix(".gz") in SEPARATORS:
+        factor = _density(file, SEPARATORS[ending.removesuffix(".gz")])
+    return _Size(packed, unpacked, int(factor * unpacked))
 
 
-def available_memory() -> int:
-    """Bytes of memory that are free; where the system does not say, more than any file has."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (OSError, ValueError, AttributeError):
-        return sys.maxsize
+def _density(file: Path, separator: str) -> float:
+    """How many times as large as its text a table is in memory, by its beginning; at least 1."""
+    with opened(file) as stream:
+        try:
+            text = stream.read(HARMLESS)
+        except (OSError, EOFError, zlib.error):  # whoever reads the file says what is wrong
+            return 1.0
+    values = text.count(separator.encode()) + text.count(b"\n")
+    return max(1.0, 8 * values / max(1, len(text)))

@@ -15,6 +15,7 @@ from .._data.columns import Columns
 from .._data.values import label
 from .._progress import Tick
 from ..errors import InputError
+from .limits import LONGEST_FIELD
 
 CHUNK = 50_000
 """Rows that are read at a time where a file is read in parts."""
@@ -157,6 +158,12 @@ class TypeFinder:
             raise InputError(
                 f"{self._file} has {shown} in column '{name}' at {self.place(number)}; spread it "
                 f"over columns of numbers, or leave it out with --drop {name}."
+            )
+        if kind is str and len(value) > LONGEST_FIELD:
+            raise InputError(
+                f"{self._file} has a text of {len(value)} characters in column '{name}' at "
+                f"{self.place(number)}, and at most {LONGEST_FIELD} are read; leave it out with "
+                f"--drop {name}."
             )
         seen.first.setdefault(kind, number)
         if type(value) is float:

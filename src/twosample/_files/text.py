@@ -13,11 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._data.columns import Columns
 from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError
 from .handles import empty, opened, polars_for, sentence, told_about
+from .limits import LengthCheck, all_of, inside_quotes
 
 if TYPE_CHECKING:
     import polars
@@ -40,7 +43,7 @@ def read_text(
     stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
 ) -> polars.DataFrame:
     """The table in a text file; a column that is to be a category stays as written ("02139")."""
-    return _parsed(_with_newlines(stream.read()), file, rules, separator)
+    return _parsed(_with_newlines(all_of(stream, file, separator)), file, rules, separator)
 
 
 def text_parts(
@@ -81,7 +84,7 @@ def _pieces(
             raise empty(file)
         header = b""
         lines = 0
-        for raw in _cut(stream, returns):
+        for raw in _cut(stream, returns, LengthCheck(file, separator)):
             if not header:
                 header = raw[: _end_of_header(raw)]
                 yield _parsed(raw, file, rules, separator, types)
@@ -101,18 +104,16 @@ def _has_only_returns(file: Path) -> bool:
     return True
 
 
-def _cut(stream: io.BufferedReader, returns: bool) -> Iterator[bytes]:
+def _cut(stream: io.BufferedReader, returns: bool, lengths: LengthCheck) -> Iterator[bytes]:
     """The text, cut where a line ends, but not within quotation marks.
 
     Where lines end in carriage `returns` alone, these become newlines.
     """
     rest = b""
     while block := stream.read(PIECE):
+        lengths.see(block)  # so that `rest` holds no more than a line that may be so long
         rest += block.replace(b"\r", b"\n") if returns else block
-        end = rest.rfind(b"\n") + 1
-        # After an odd number of quotation marks, one is open.
-        while end and rest.count(_QUOTE, 0, end) % 2:
-            end = rest.rfind(b"\n", 0, end - 1) + 1
+        end = _last_end(rest)
         if end:
             yield rest[:end]
             rest = rest[end:]
@@ -120,15 +121,27 @@ def _cut(stream: io.BufferedReader, returns: bool) -> Iterator[bytes]:
         yield rest
 
 
+def _last_end(raw: bytes) -> int:
+    """Where the last line ends that does so outside of quotation marks; 0 if none does."""
+    if _QUOTE not in raw:
+        return raw.rfind(b"\n") + 1
+    is_newline = np.frombuffer(raw, dtype=np.uint8) == ord("\n")
+    ends = np.flatnonzero(is_newline & ~inside_quotes(raw))
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
 def _end_of_header(raw: bytes) -> int:
     """Where the first line with text ends; a newline within quotation marks does not end it."""
-    end = 0
+    start = len(raw) - len(raw.lstrip())
+    quotes = 0
     while True:
-        end = raw.find(b"\n", end) + 1
+        end = raw.find(b"\n", start) + 1
         if not end:
             return len(raw)
-        if raw[:end].strip() and raw.count(_QUOTE, 0, end) % 2 == 0:
+        quotes += raw.count(_QUOTE, start, end)
+        if quotes % 2 == 0:
             return end
+        start = end
 
 
 def _parsed(
