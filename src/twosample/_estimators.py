@@ -12,7 +12,7 @@ every shuffle. References: [Liu2020] equations (2) to (5); [Gretton2012] lemma 6
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy  # which imports its parts, such as scipy.stats, when they are used
@@ -36,7 +36,10 @@ def mmd2_unbiased(
 
     `xx` and `yy` are sums *without* their diagonals, `xy` the sum over all n m pairs.
     """
-    return xx / (n * (n - 1)) + yy / (m * (m - 1)) - 2 * xy / (n * m)
+    mean_xx = xx / _ordered_pairs(n)
+    mean_yy = yy / _ordered_pairs(m)
+    mean_xy = xy / (n * m)
+    return mean_xx + mean_yy - 2 * mean_xy
 
 
 def mmd2_biased(
@@ -50,7 +53,10 @@ def mmd2_biased(
 
     `xx` and `yy` are sums *with* their diagonals.
     """
-    return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
+    mean_xx = xx / n**2
+    mean_yy = yy / m**2
+    mean_xy = xy / (n * m)
+    return mean_xx + mean_yy - 2 * mean_xy
 
 
 def mmd2_paired(
@@ -65,7 +71,13 @@ def mmd2_paired(
     `xx` and `yy` without diagonals, `xy` over all pairs, `pairs` the sum of the dropped terms
     k(X_i, Y_i).
     """
-    return (xx + yy - 2 * (xy - pairs)) / (n * (n - 1))
+    sum_of_h = xx + yy - 2 * (xy - pairs)
+    return sum_of_h / _ordered_pairs(n)
+
+
+def _ordered_pairs(n: int) -> int:
+    """How many (i, j) with i != j there are among n points."""
+    return n * (n - 1)
 
 
 def variance_paired(h: Tensor) -> Tensor:
@@ -85,8 +97,14 @@ def variance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     """
     n = len(witness_x)
     m = len(witness_y)
-    spread = 4 * witness_x.var(correction=0) / n + 4 * witness_y.var(correction=0) / m
-    return spread * (2 * n * m / (n + m))
+    of_x = 4 * witness_x.var(correction=0)
+    of_y = 4 * witness_y.var(correction=0)
+    return (of_x / n + of_y / m) * _harmonic_mean(n, m)
+
+
+def _harmonic_mean(n: int, m: int) -> float:
+    """2 n m / (n + m): the size of each of two equal samples that would tell as much."""
+    return 2 * n * m / (n + m)
 
 
 class VarianceTerms(NamedTuple):
@@ -124,6 +142,7 @@ def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceT
     m = len(sums_y)
     if min(n, m) < 4:
         raise ValueError(f"a variance without bias takes 4 points of each sample, not {n} and {m}.")
+    # A and C stand at X, with X and with Y; D and B at Y, with X and with Y.
     a, c = sums_x.T
     d, b = sums_y.T
     aa = a @ a
@@ -136,8 +155,8 @@ def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceT
     f_yy = squares[1, 1]
     f_xy = squares[0, 1]
     # How many pairs and triples of distinct points there are in X and in Y.
-    n2 = n * (n - 1)
-    m2 = m * (m - 1)
+    n2 = _ordered_pairs(n)
+    m2 = _ordered_pairs(m)
     n3 = n2 * (n - 2)
     m3 = m2 * (m - 2)
 
@@ -149,22 +168,34 @@ def variance_terms(sums_x: Tensor, sums_y: Tensor, squares: Tensor) -> VarianceT
     y_xy = bd / (m2 * n)
     y_xx = (dd - f_xy) / (m * n2)
 
-    # Products of two expectations: four distinct points.
+    # Products of two expectations: four distinct points. The product of two sums loses the terms
+    # in which a point stands twice; those with two such points, lost too often, come back.
     xx = a.sum()
     yy = b.sum()
     xy = c.sum()
-    xx_xx = (xx * xx - 4 * aa + 2 * f_xx) / (n3 * (n - 3))
-    yy_yy = (yy * yy - 4 * bb + 2 * f_yy) / (m3 * (m - 3))
+    n4 = n3 * (n - 3)
+    m4 = m3 * (m - 3)
+    xx_xx = (xx * xx - 4 * aa + 2 * f_xx) / n4
+    yy_yy = (yy * yy - 4 * bb + 2 * f_yy) / m4
     xx_xy = (xx * xy - 2 * ac) / (n3 * m)
     yy_xy = (yy * xy - 2 * bd) / (m3 * n)
     xy_xy = (xy * xy - cc - dd + f_xy) / (n2 * m2)
 
+    # E[w(X)^2] and (E w(X))^2, and the same for Y.
+    square_x = x_xx - 2 * x_xy + x_yy
+    square_y = y_yy - 2 * y_xy + y_xx
+    mean_x_squared = xx_xx - 2 * xx_xy + xy_xy
+    mean_y_squared = yy_yy - 2 * yy_xy + xy_xy
+    # E[k^2], each with its mean square over single points taken out.
+    k_xx = f_xx / n2
+    k_yy = f_yy / m2
+    k_xy = f_xy / (n * m)
     return VarianceTerms(
-        x=x_xx - 2 * x_xy + x_yy - (xx_xx - 2 * xx_xy + xy_xy),
-        y=y_yy - 2 * y_xy + y_xx - (yy_yy - 2 * yy_xy + xy_xy),
-        xx=f_xx / n2 - 2 * x_xx + xx_xx,
-        yy=f_yy / m2 - 2 * y_yy + yy_yy,
-        xy=f_xy / (n * m) - x_yy - y_xx + xy_xy,
+        x=square_x - mean_x_squared,
+        y=square_y - mean_y_squared,
+        xx=k_xx - 2 * x_xx + xx_xx,
+        yy=k_yy - 2 * y_yy + yy_yy,
+        xy=k_xy - x_yy - y_xx + xy_xy,
     )
 
 
@@ -180,17 +211,24 @@ def variance_terms_paired(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor
     if n < 4:
         raise ValueError(f"a variance without bias takes 4 pairs, not {n}.")
     total = sums.sum()
-    rows = sums @ sums
-    pairs = n * (n - 1)
-    mean_squared = (total * total - 4 * rows + 2 * squares) / (pairs * (n - 2) * (n - 3))
-    xi_1 = (rows - squares) / (pairs * (n - 2)) - mean_squared
-    xi_2 = squares / pairs - mean_squared
+    rows = sums @ sums  # sum R_i^2
+    # How many pairs, triples and quadruples of distinct indices there are.
+    n2 = _ordered_pairs(n)
+    n3 = n2 * (n - 2)
+    n4 = n3 * (n - 3)
+    mean_squared = (total * total - 4 * rows + 2 * squares) / n4
+    of_triples = (rows - squares) / n3
+    of_pairs = squares / n2
+    xi_1 = of_triples - mean_squared
+    xi_2 = of_pairs - mean_squared
     return xi_1, xi_2
 
 
 def variance_of_mmd2_paired(xi_1: Tensor, xi_2: Tensor, n: int) -> Tensor:
     """Var[MMD^2] of equation (2) at n pairs: (4 (n - 2) xi_1 + 2 xi_2) / (n (n - 1))."""
-    return (4 * (n - 2) * xi_1 + 2 * xi_2) / (n * (n - 1))
+    of_points = 4 * (n - 2) * xi_1
+    of_pairs = 2 * xi_2
+    return (of_points + of_pairs) / _ordered_pairs(n)
 
 
 def power_criterion(mmd2: Tensor, variance: Tensor, regulariser: float) -> Tensor:
@@ -202,8 +240,10 @@ def asymptotic_power(mmd2: float, deviation: float, threshold: float) -> float:
     """Pr(estimate > threshold), equation (3), for an estimate that is normal around `mmd2`."""
     if deviation <= 0:
         return float(mmd2 > threshold)
-    z = torch.tensor((mmd2 - threshold) / deviation, dtype=torch.float64)
-    return float(torch.special.ndtr(z))
+    z = (mmd2 - threshold) / deviation
+    # Not by `scipy.stats.norm`, which takes a second to import.
+    probability = torch.special.ndtr(torch.tensor(z, dtype=torch.float64))
+    return float(probability)
 
 
 def t2_from_whitened(share: Tensor, degrees: int) -> Tensor:
@@ -226,11 +266,14 @@ def noncentrality(features_x: Tensor, features_y: Tensor, regulariser: float) ->
     """
     n = len(features_x)
     m = len(features_y)
-    d = features_x.mean(0) - features_y.mean(0)
-    harmonic = 2 * n * m / (n + m)
-    S = _covariance(features_x) * (harmonic / n) + _covariance(features_y) * (harmonic / m)
-    ridge = regulariser * torch.eye(len(d), dtype=d.dtype, device=d.device)
-    value: Tensor = d @ torch.linalg.solve(S + ridge, d)
+    d = features_x.mean(0) - features_y.mean(0)  # (p,)
+    harmonic = _harmonic_mean(n, m)
+    S_x = _covariance(features_x)
+    S_y = _covariance(features_y)
+    S = S_x * (harmonic / n) + S_y * (harmonic / m)  # (p, p)
+    identity = torch.eye(len(d), dtype=d.dtype, device=d.device)
+    solution = torch.linalg.solve(S + regulariser * identity, d)
+    value: Tensor = d @ solution
     return value
 
 
@@ -239,9 +282,15 @@ def _covariance(features: Tensor) -> Tensor:
     return centred.T @ centred / len(features)
 
 
+_RealFunction: TypeAlias = Callable[[float], float]
+
+
 def two_binomials(
-    n: int, m: int, *, two_sided: bool
-) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    n: int,
+    m: int,
+    *,
+    two_sided: bool,
+) -> tuple[_RealFunction, _RealFunction]:
     """Survival function and threshold of p_x - p_y, shares of heads in n and in m throws.
 
     The coin is fair. At n = m, (1 + p_x - p_y) / 2 is the accuracy of a classifier that guesses and
@@ -256,9 +305,13 @@ def two_binomials(
         if two_sided and least < 1e-12:
             return 1.0
         # p_y <= p_x - least, for every number of heads in X; 1e-9 forgives rounding at a tie.
-        most = np.floor(m * (heads / n - least) + 1e-9)
-        upper = float(weights @ scipy.stats.binom.cdf(most, m, 0.5))
-        return min(1.0, 2 * upper if two_sided else upper)  # symmetric about 0
+        p_x = heads / n
+        most = np.floor(m * (p_x - least) + 1e-9)
+        given_x = scipy.stats.binom.cdf(most, m, 0.5)
+        tail = float(weights @ given_x)
+        if two_sided:
+            tail = 2 * tail  # symmetric about 0
+        return min(1.0, tail)
 
     def threshold(alpha: float) -> float:
         # By bisection: the law is a step function, which has no inverse in closed form.
@@ -290,7 +343,9 @@ def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
     ordered = scores_y.sort().values
     below = torch.searchsorted(ordered, scores_x, right=False).double()
     up_to = torch.searchsorted(ordered, scores_x, right=True).double()
-    return float((below + up_to).mean()) / (2 * len(scores_y))
+    # A tie is in one of the two, so it counts half.
+    mean = float((below + up_to).mean())
+    return mean / (2 * len(scores_y))
 
 
 def covariance_paired(h: Tensor) -> Tensor:
@@ -309,8 +364,9 @@ def covariance_unpaired(witness_x: Tensor, witness_y: Tensor) -> Tensor:
     """
     n = len(witness_x)
     m = len(witness_y)
-    spread = covariance_paired(witness_x) / n + covariance_paired(witness_y) / m
-    return spread * (2 * n * m / (n + m))
+    of_x = covariance_paired(witness_x)
+    of_y = covariance_paired(witness_y)
+    return (of_x / n + of_y / m) * _harmonic_mean(n, m)
 
 
 def mkl_weights(
@@ -335,26 +391,37 @@ def mkl_weights(
     """
     b = b.double().cpu()
     A = A.double().cpu()
+    count = len(b)
     if penalty == "ridge":
-        added = torch.eye(len(b), dtype=torch.float64)
+        added = torch.eye(count, dtype=torch.float64)
     else:
-        added = torch.full((len(b), len(b)), total**-2, dtype=torch.float64)
+        added = torch.full((count, count), total**-2, dtype=torch.float64)
     M = A + regulariser * added
-    scale = M.diagonal().clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+    tiny = torch.finfo(torch.float64).tiny
+    scale = M.diagonal().clamp_min(tiny).sqrt()
     alone = b / scale  # J of each kernel by itself
     best = int(alone.argmax())
-    w = torch.zeros_like(b)
-    w[best] = 1.0
     if alone[best] > 0:
-        # For any C'C = M and c > 0, the minimiser of |C w|^2 + c (b'w - 1)^2 over w >= 0 has that
-        # direction: along a ray with b'u = 1 and q = u'Mu, the least value is c q / (c + q), which
-        # grows with q. So it is least squares, for singular M too (two kernels alike). In units of
-        # `scale` and with this c, all numbers are of order one.
-        values, vectors = torch.linalg.eigh(M / torch.outer(scale, scale))
-        C = values.clamp_min(0).sqrt()[:, None] * vectors.T
-        rows = torch.cat([C, alone[None] / alone[best]]).numpy()
-        goal = np.zeros(len(rows))
-        goal[-1] = 1.0
-        scaled, _ = scipy.optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
-        w = torch.from_numpy(scaled) / scale
+        w = _program(alone / alone[best], M / torch.outer(scale, scale)) / scale
+    else:
+        w = torch.zeros_like(b)
+        w[best] = 1.0
     return w * (total / w.sum())
+
+
+def _program(b: Tensor, M: Tensor) -> Tensor:
+    """The direction of the w that minimises w'Mw over w >= 0 with b'w = 1.
+
+    For any C'C = M and c > 0, the minimiser of |C w|^2 + c (b'w - 1)^2 over w >= 0 has that
+    direction: along a ray with b'u = 1 and q = u'Mu, the least value is c q / (c + q), which grows
+    with q. So it is least squares, for singular M too (two kernels alike). Here c = 1, for b and M
+    of order one.
+    """
+    values, vectors = torch.linalg.eigh(M)
+    roots = values.clamp_min(0).sqrt()  # rounding can take an eigenvalue of 0 below it
+    C = roots[:, None] * vectors.T
+    rows = torch.cat([C, b[None]]).numpy()
+    goal = np.zeros(len(rows))
+    goal[-1] = 1.0
+    w, _ = scipy.optimize.nnls(rows, goal, maxiter=100 * len(b) + 100)
+    return torch.from_numpy(w)

@@ -127,7 +127,8 @@ def embedded(kernel: TiledKernel, points: Points) -> Embedded:
     return points if isinstance(points, tuple) else kernel.embed(points)
 
 
-def _rows(z: Embedded, index: slice | Tensor) -> Embedded:
+def rows_of(z: Embedded, index: slice | Tensor) -> Embedded:
+    """Some of the embedded points."""
     return tuple(part[index] for part in z)
 
 
@@ -299,8 +300,8 @@ def _tiles(
 ) -> Iterator[_PlacedTile]:
     left, right = kernel.sides(z)
     for i, j in _upper_tiles(len(z[0]), rows):
-        left_i = _rows(left, i)
-        right_j = _rows(right, j)
+        left_i = rows_of(left, i)
+        right_j = rows_of(right, j)
         yield i, j, kernel.cross(left_i, right_j)
 
 
@@ -310,8 +311,8 @@ def _tiles_and_pullbacks(
     rows: int,
 ) -> Iterator[_PlacedPullback]:
     for i, j in _upper_tiles(len(z[0]), rows):
-        z_i = _rows(z, i)
-        z_j = _rows(z, j)
+        z_i = rows_of(z, i)
+        z_j = rows_of(z, j)
         tile, pullback = kernel.tile_and_pullback(z_i, z_j)
         yield i, j, tile, pullback
 
@@ -485,7 +486,7 @@ def _compared(
     @functools.lru_cache(maxsize=2 if team is HERE else None)
     def group(k: int) -> Any:
         members = groups[k]
-        z_of_group = _rows(z, members.points)
+        z_of_group = rows_of(z, members.points)
         weights_of_group = weights[:, members.points]
         return team.share(_group(members, z_of_group, weights_of_group))
 
@@ -537,11 +538,11 @@ def _compare(
         if b is not None:
             _, right = kernel.sides(b.z)
         for k, (i, bins_i, size_i) in enumerate(a.strips):
-            left_i = _rows(left, i)
+            left_i = rows_of(left, i)
             # Within one group, the strips before this one have met it already.
             partners = a.strips[k:] if b is None else b.strips
             for j, bins_j, size_j in partners:
-                right_j = _rows(right, j)
+                right_j = rows_of(right, j)
                 tile = kernel.cross(left_i, right_j)
                 itself = b is None and i == j
                 if itself and not diagonal:
@@ -613,10 +614,10 @@ def cross_sums(
     sums = weights.new_zeros(count)
     for i in range(0, count, rows):
         here = slice(i, i + rows)
-        a_here = _rows(a, here)
+        a_here = rows_of(a, here)
         for j in range(0, len(weights), rows):
             there = slice(j, j + rows)
-            b_there = _rows(b, there)
+            b_there = rows_of(b, there)
             tile = kernel.tile(a_here, b_there)
             sums[here] += tile.to(weights.dtype) @ weights[there]
     return sums
@@ -717,8 +718,8 @@ def paired_moments(
         n = len(a[0])
         pooled = tuple(torch.cat(parts) for parts in zip(a, b, strict=True))
         centred = kernel.centred(pooled)
-        x_part = _rows(centred, slice(0, n))
-        y_part = _rows(centred, slice(n, 2 * n))
+        x_part = rows_of(centred, slice(0, n))
+        y_part = rows_of(centred, slice(n, 2 * n))
         one_bin = torch.zeros(n, dtype=torch.int64)
         # Five tiles live at once where a kernel alone has one.
         share = max(1, memory // 5)

@@ -26,13 +26,15 @@ class Generators:
 
     def __init__(self, rng: RNGLike | None = None) -> None:
         root = np.random.default_rng(rng)
-        self._entropy: list[int] = root.integers(0, 2**32, size=4).tolist()
+        words = root.integers(0, 2**32, size=4)
+        self._entropy: list[int] = words.tolist()
 
     def child(self, name: str) -> Generators:
         """Generators of their own under a name."""
         # Not by the constructor, which would draw entropy from the system for nothing.
         generators = object.__new__(Generators)
-        generators._entropy = self._sequence(name).generate_state(4).tolist()
+        words = self._sequence(name).generate_state(4)
+        generators._entropy = words.tolist()
         return generators
 
     def numpy(self, name: str) -> np.random.Generator:
@@ -41,18 +43,21 @@ class Generators:
 
     def torch(self, name: str) -> torch.Generator:
         """The torch generator called `name`, on the CPU, so all devices see the same numbers."""
-        state = self._sequence(name).generate_state(1, np.uint64)
-        seed = int(state[0] >> np.uint64(1))  # torch takes seeds below 2^63
-        return torch.Generator().manual_seed(seed)
+        sequence = self._sequence(name)
+        (word,) = sequence.generate_state(1, np.uint64)
+        seed = word >> np.uint64(1)  # torch takes seeds below 2^63
+        return torch.Generator().manual_seed(int(seed))
 
     def _sequence(self, name: str) -> np.random.SeedSequence:
         # A hash of the bytes, since Python's own hash of a string differs from process to process.
         digest = hashlib.sha256(name.encode()).digest()
-        words = np.frombuffer(digest[:16], dtype="<u4").tolist()
-        return np.random.SeedSequence(self._entropy + words)
+        # Little-endian words, so that every machine reads the same numbers.
+        words = np.frombuffer(digest[:16], dtype="<u4")
+        return np.random.SeedSequence(self._entropy + words.tolist())
 
 
 def draw_rows(points: Tensor, most: int, generator: torch.Generator) -> Tensor:
     """At most so many of the points, drawn at random without repetition."""
-    order = torch.randperm(len(points), generator=generator)[:most]
-    return points[order.to(points.device)]
+    order = torch.randperm(len(points), generator=generator)
+    chosen = order[:most].to(points.device)
+    return points[chosen]
