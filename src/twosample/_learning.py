@@ -155,6 +155,7 @@ def check_learning(representation: nn.Module, learning: Learning | None) -> None
             )
         if callable(check := getattr(objective, "check", None)):
             check(representation)
+    # Without learning, too: some parts, such as a classifier of scikit-learn, have to be trained.
     for part in representation.modules():
         if callable(check := getattr(part, "check_objective", None)):
             check(objective, steps)
@@ -167,10 +168,12 @@ def _can_learn(representation: nn.Module) -> bool:
         return True
     # A featurizer may have no parameters before it has seen points. A kernel has them from the
     # beginning, even where a bandwidth is open, so its `start` says nothing.
-    return any(
-        hasattr(part, "learn") or (hasattr(part, "start") and not isinstance(part, Kernel))
-        for part in representation.modules()
-    )
+    for part in representation.modules():
+        if hasattr(part, "learn"):
+            return True
+        if hasattr(part, "start") and not isinstance(part, Kernel):
+            return True
+    return False
 
 
 def _check_pretraining(representation: nn.Module, objective: Objective) -> None:
@@ -232,6 +235,7 @@ def fit(
     """
     began = time.monotonic()
     if learning.pretraining is not None:
+        # Its time counts towards the time budget, which began above.
         representation = _pretrained(
             representation, samples, learning.pretraining, generators, resources
         )
@@ -244,6 +248,7 @@ def fit(
     with bar("training", learning.steps * learning.restarts, resources.progress) as tick:
         for number in range(learning.restarts):
             candidate = copy.deepcopy(representation)
+            # Generators by name: the first run is the same however many restarts follow it.
             starting = generators.torch(f"start {number}")
             start(candidate, train, learning, starting, memory=resources.memory)
             batching = generators.torch(f"batches {number}")
@@ -267,8 +272,10 @@ def fit(
         best.stopped,
         round(time.monotonic() - began, 3),
     )
-    if runs[-1].interrupted:
-        raise TrainingInterrupted(best.representation, replace(log, stopped=runs[-1].stopped))
+    last = runs[-1]
+    if last.interrupted:
+        # An earlier run may be the best, but it is the last one that says how training ended.
+        raise TrainingInterrupted(best.representation, replace(log, stopped=last.stopped))
     return cast(R, best.representation), log
 
 
@@ -288,7 +295,9 @@ def _pretrained(
         # What was learned is a classifier, not the kernel that was asked for.
         raise KeyboardInterrupt(f"pretraining was {interrupted.log.stopped}.") from None
     outcome = copy.deepcopy(representation)
-    cast(Any, outcome).featurizer = Frozen(cast(Any, trained.featurizer).featurizer)
+    # The head of the classifier has done its work; only its network goes on.
+    network = cast(Any, trained.featurizer).featurizer
+    cast(Any, outcome).featurizer = Frozen(network)
     return outcome
 
 
@@ -307,25 +316,19 @@ def start(
     from a grid on J, a width from a grid on the objective, the weights of a sum of kernels from the
     quadratic program that maximises J.
     """
+    x = samples.x
+    y = samples.y
     for part in representation.modules():
         if callable(learn := getattr(part, "learn", None)):
-            learn(samples.x, samples.y, generator)
+            learn(x, y, generator)
     objective = learning.objective
     own_start = getattr(objective, "start", None)
     if own_start is None:
-        start_representation(
-            objective, representation, samples.x, samples.y, generator, memory=memory
-        )
+        # Any callable is an objective: one without a `start` gets the usual one.
+        start_representation(objective, representation, x, y, generator, memory=memory)
     else:
         size = _batch_size(samples, learning)
-        own_start(
-            representation,
-            samples.x,
-            samples.y,
-            generator,
-            batch_size=size,
-            memory=memory,
-        )
+        own_start(representation, x, y, generator, batch_size=size, memory=memory)
 
 
 class _Run:
@@ -364,6 +367,7 @@ class _Run:
         try:
             self._take_steps(began, seconds, tick)
         except KeyboardInterrupt:
+            # Not raised here: what was learned has to be put in order first.
             self.interrupted = True
             taken = len(self.values) + len(self._pending)
             self.stopped = f"interrupted after {taken} steps"
@@ -372,12 +376,13 @@ class _Run:
         if self.best_state:
             self.representation.load_state_dict(self.best_state)
         else:
+            # Without validation points there is nothing to choose an iterate by.
             self.best_step = len(self.values)
 
     def _take_steps(self, began: float, seconds: float | None, tick: Tick) -> None:
         learning = self.learning
         optimiser = torch.optim.Adam(_parameter_groups(self.representation, learning))
-        rates = [group["lr"] for group in optimiser.param_groups]
+        rates = [group["lr"] for group in optimiser.param_groups]  # where the schedule starts
         batches = _batches(self.train, _batch_size(self.train, learning), self.generator)
         for step in range(1, learning.steps + 1):
             done = (step - 1) / learning.steps
@@ -422,7 +427,8 @@ class _Run:
         x = samples.x[:_SCORED_POINTS]
         y = samples.y[:_SCORED_POINTS]
         with torch.no_grad():
-            return float(self.learning.objective(self.representation, x, y, memory=self.memory))
+            value = self.learning.objective(self.representation, x, y, memory=self.memory)
+        return float(value)
 
     def _collect(self, rate: float) -> None:
         """Move the values of the latest steps to the log, and stop at one that is not a number."""
@@ -445,6 +451,7 @@ class _Run:
             return False
         if self.checks and self.checks[-1][0] == step:
             return True
+        # As the test will see it: with statistics of the training points, not of the last batch.
         settle_normalisation(self.representation, self.train, self.generator)
         value = self._objective(self.validation)
         self.checks.append((step, value))
@@ -494,13 +501,17 @@ def _batch_size(samples: Samples, learning: Learning) -> int:
 
 
 def _batches(
-    samples: Samples, size: int, generator: torch.Generator
+    samples: Samples,
+    size: int,
+    generator: torch.Generator,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of equal size from both samples, each of which has a random order of its own."""
     n, m = samples.sizes
-    values = samples.x[0].numel()
-    size = min(size, n, m, max(_BATCH_LEAST, _BATCH_VALUES // values))
+    values = samples.x[0].numel()  # of one point, such as its pixels
+    room = max(_BATCH_LEAST, _BATCH_VALUES // values)
+    size = min(size, n, m, room)
     if n == m == size:
+        # All points in every step: an order would change nothing.
         while True:
             yield samples.x, samples.y
     of_x = _endless(samples.x, size, generator)
@@ -511,14 +522,19 @@ def _batches(
 
 def _endless(points: Tensor, size: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Batches of the points in a random order, then in another, again and again."""
+    count = len(points)
     while True:
-        order = torch.randperm(len(points), generator=generator).to(points.device)
-        for first in range(0, len(points) - size + 1, size):
-            yield points[order[first : first + size]]
+        order = torch.randperm(count, generator=generator).to(points.device)
+        # Points that do not fill a batch wait for another order.
+        for first in range(0, count - size + 1, size):
+            batch = order[first : first + size]
+            yield points[batch]
 
 
 def settle_normalisation(
-    representation: nn.Module, samples: Samples, generator: torch.Generator
+    representation: nn.Module,
+    samples: Samples,
+    generator: torch.Generator,
 ) -> None:
     """Give batch normalisations the statistics of the pooled training points, blind to labels."""
     layers = [
@@ -539,7 +555,8 @@ def settle_normalisation(
     representation.train()
     with torch.no_grad():
         # Batches of at most 500, of nearly one size: a small last one would count as much.
-        for index in torch.tensor_split(order, -(-len(order) // 500)):
+        batches = math.ceil(len(order) / 500)
+        for index in torch.tensor_split(order, batches):
             embed(pooled[index])
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum

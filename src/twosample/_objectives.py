@@ -26,7 +26,7 @@ from ._estimators import (
 )
 from ._featurizers import FeatureMap
 from ._kernels import Gaussian, Kernel, OnFeatures, Radial, WeightedSum
-from ._products import Embedded, accumulator, row_sums
+from ._products import Embedded, accumulator, row_sums, rows_of
 from ._random import draw_rows
 from ._resources import DEFAULT_MEMORY
 from .errors import IncompatibleParts, InputError
@@ -136,10 +136,11 @@ class PowerCriterion(_OfKernels):
         """J of a batch: a differentiable scalar. `memory` is the budget of the tiles, in bytes."""
         n = len(x)
         m = len(y)
+        # Together, so that a batch normalisation cannot tell the samples apart.
         z = kernel.embed(torch.cat([x, y]))
         mmd2, means = self._mmd2_and_means(kernel, z, n, m, memory)
         if self._in_pairs(n, m):
-            variance = variance_paired(means)
+            variance = variance_paired(means)  # equation (5)
         else:
             variance = variance_unpaired(means[:n], means[n:])
         return power_criterion(mmd2, variance, self._lambda(n, m))
@@ -157,6 +158,7 @@ class PowerCriterion(_OfKernels):
         """Fill in what the representation leaves open; a sum of kernels gets its best weights."""
         start_representation(self, representation, x, y, generator, memory=memory)
         if isinstance(representation, WeightedSum):
+            # As many points as a step has, so that this costs no more than a step.
             some_x = draw_rows(x, batch_size, generator)
             some_y = draw_rows(y, batch_size, generator)
             weights = self.best_weights(representation, some_x, some_y, memory=memory)
@@ -181,6 +183,7 @@ class PowerCriterion(_OfKernels):
         means = []
         with torch.no_grad():
             z = kernel.embed(torch.cat([x, y]))
+            # MMD^2 is linear in the weights and sigma^2 quadratic, so each kernel is asked once.
             for member, seen in zip(kernel.kernels, kernel.split(z), strict=True):
                 mmd2, mean = self._mmd2_and_means(member, seen, n, m, memory)
                 values.append(mmd2)
@@ -202,7 +205,7 @@ class PowerCriterion(_OfKernels):
 
     def _lambda(self, n: int, m: int) -> float:
         if isinstance(self.regulariser, str):
-            return float(min(n, m) ** (-1 / 3))
+            return float(min(n, m) ** (-1 / 3))  # n^(-1/3), the only word it can be
         return self.regulariser
 
     def _in_pairs(self, n: int, m: int) -> bool:
@@ -221,14 +224,16 @@ class PowerCriterion(_OfKernels):
         They are the (n,) means mean_j H_ij of pairs, or else the (n + m,) values of the witness.
         """
         sums, (xx, yy, xy) = _sums(kernel, z, n, memory)
+        with_x, with_y = sums.T  # (N,) each
         if not self._in_pairs(n, m):
-            witness = sums[:, 0] / n - sums[:, 1] / m
+            witness = with_x / n - with_y / m
             return mmd2_unbiased(xx, yy, xy, n, m), witness
-        of_x = tuple(part[:n] for part in z)
-        of_y = tuple(part[n:] for part in z)
-        crossed = kernel.pairs(of_x, of_y).to(sums.dtype).sum()  # sum_i k(X_i, Y_i)
-        h = (sums[:n, 0] - sums[:n, 1] - sums[n:, 0] + sums[n:, 1]) / n
-        return mmd2_paired(xx, yy, xy, crossed, n), h
+        x_part = rows_of(z, slice(0, n))
+        y_part = rows_of(z, slice(n, None))
+        pairs = kernel.pairs(x_part, y_part).to(sums.dtype).sum()  # sum_i k(X_i, Y_i)
+        # sum_j H_ij: X_i with X, less X_i with Y, less Y_i with X, plus Y_i with Y.
+        sums_of_h = with_x[:n] - with_y[:n] - with_x[n:] + with_y[n:]
+        return mmd2_paired(xx, yy, xy, pairs, n), sums_of_h / n
 
 
 @dataclass(frozen=True)
@@ -244,9 +249,10 @@ class MeanDiscrepancy(_OfKernels):
         memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The unbiased MMD^2 of a batch: a differentiable scalar, to be maximised."""
+        n = len(x)
         z = kernel.embed(torch.cat([x, y]))
-        _, (xx, yy, xy) = _sums(kernel, z, len(x), memory)
-        return mmd2_unbiased(xx, yy, xy, len(x), len(y))
+        _, (xx, yy, xy) = _sums(kernel, z, n, memory)
+        return mmd2_unbiased(xx, yy, xy, n, len(y))
 
 
 @dataclass(frozen=True)
@@ -278,16 +284,19 @@ class CrossEntropy(_OfKernels):
         memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """Minus the cross-entropy of a batch, both samples weighted alike; to be maximised."""
+        n = len(x)
         (scores,) = kernel.embed(torch.cat([x, y]))
         if scores.shape[1] != 1:
             raise IncompatibleParts(
                 f"CrossEntropy() trains one score, but {kernel!r} sees {scores.shape[1]} features. "
                 "Use OnFeatures(Classifier(network), Linear())."
             )
-        of_x = scores[: len(x), 0].double()
-        of_y = scores[len(x) :, 0].double()
-        softplus = nn.functional.softplus
-        return -(softplus(-of_x).mean() + softplus(of_y).mean()) / 2
+        of_x = scores[:n, 0].double()
+        of_y = scores[n:, 0].double()
+        # -log sigmoid(s) is softplus(-s). A mean for each sample, so that sizes do not matter.
+        loss_x = nn.functional.softplus(-of_x).mean()
+        loss_y = nn.functional.softplus(of_y).mean()
+        return -(loss_x + loss_y) / 2
 
 
 @dataclass(frozen=True)
@@ -322,9 +331,11 @@ class Noncentrality:
         memory: int = DEFAULT_MEMORY,
     ) -> Tensor:
         """The objective of a batch: a differentiable scalar, to be maximised."""
+        n = len(x)
         f: Tensor = features(torch.cat([x, y]))  # (n + m, features)
+        # In float64: the covariance of features that are nearly dependent is solved for.
         f = f.to(accumulator(f.device))
-        return noncentrality(f[: len(x)], f[len(x) :], self.regulariser)
+        return noncentrality(f[:n], f[n:], self.regulariser)
 
 
 def start_representation(
@@ -345,10 +356,13 @@ def start_representation(
         n = len(some_x)
         m = len(some_y)
         harmonic = 2 * n * m / (n + m)
+
+        def value() -> float:
+            # Times the points of a sample, so that it has the noise of a T^2.
+            return harmonic * float(objective(representation, some_x, some_y, memory=memory))
+
         with torch.no_grad():
-            representation.choose_width(
-                lambda: harmonic * float(objective(representation, some_x, some_y, memory=memory))
-            )
+            representation.choose_width(value)
 
 
 def _start_kernel(
@@ -366,17 +380,15 @@ def _start_kernel(
     radial, part = left_open
     some_x = draw_rows(x, _GRID_POINTS, generator)
     some_y = draw_rows(y, _GRID_POINTS, generator)
+    # As many of each: the larger sample would only sharpen one of the two means.
     n = min(len(some_x), len(some_y))
     with torch.no_grad():
-        seen = kernel.embed(torch.cat([some_x[:n], some_y[:n]]))[part]
+        pooled = torch.cat([some_x[:n], some_y[:n]])
+        seen = kernel.embed(pooled)[part]
     median = radial.bandwidth or 1.0
-    chosen = best_bandwidth(
-        seen[:n],
-        seen[n:],
-        median,
-        kernel=radial,
-        memory=memory,
-    )
+    x_part = seen[:n]
+    y_part = seen[n:]
+    chosen = best_bandwidth(x_part, y_part, median, kernel=radial, memory=memory)
     radial.set_bandwidth(chosen)
 
 
@@ -400,7 +412,8 @@ def best_bandwidth(
     octaves = torch.arange(-6.0, 1.25, 0.5, dtype=torch.float64)
     # Unpaired, so that the choice does not depend on the order of the points.
     criterion = PowerCriterion(paired=False)
-    candidate = copy.deepcopy(Gaussian() if kernel is None else kernel).to(x)
+    pattern = Gaussian() if kernel is None else kernel
+    candidate = copy.deepcopy(pattern).to(x)  # a copy, since its bandwidth is moved about
     values = []
     with torch.no_grad():
         for octave in octaves.tolist():
@@ -408,8 +421,10 @@ def best_bandwidth(
             values.append(criterion(candidate, x, y, memory=memory))
     scores = torch.stack(values).cpu() * len(x) ** 0.5
     padded = nn.functional.pad(scores[None], (1, 1), mode="replicate")[0]
-    smooth = padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4
-    away = (octaves + 2).abs()
+    left = padded[:-2]
+    right = padded[2:]
+    smooth = left / 4 + padded[1:-1] / 2 + right / 4
+    away = (octaves + 2).abs()  # octave -2 is a quarter of the median
     chosen = int((smooth - 0.4 * away).argmax())
     return median * math.exp2(float(octaves[chosen]))
 
@@ -424,17 +439,13 @@ def _sums(
 
     They are the (N, 2) row sums over X and over Y, and the sums over XX, YY (i != j) and XY.
     """
-    labels = torch.zeros(
-        len(z[0]),
-        2,
-        dtype=z[0].dtype,
-        device=z[0].device,
-    )
+    labels = z[0].new_zeros(len(z[0]), 2)
     labels[:n, 0] = 1
     labels[n:, 1] = 1
+    # One product for both columns: each tile is made once.
     sums = row_sums(kernel, z, labels, memory=memory)
-    own = kernel.pairs(z, z).to(sums.dtype)  # k(z_i, z_i)
+    own = kernel.pairs(z, z).to(sums.dtype)  # (N,) k(z_i, z_i)
     xx = sums[:n, 0].sum() - own[:n].sum()
     yy = sums[n:, 1].sum() - own[n:].sum()
-    xy = sums[:n, 1].sum()
+    xy = sums[:n, 1].sum()  # no k(z_i, z_i) is among these
     return sums, (xx, yy, xy)

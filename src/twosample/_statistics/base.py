@@ -56,18 +56,24 @@ class Bins:
     def in_x(self, shuffles: Tensor) -> Tensor:
         """(B, count) ones for the bins that each shuffle of the moving bins puts into X."""
         labels = torch.zeros(len(shuffles), self.count, dtype=torch.float64)
-        labels.scatter_(1, shuffles[:, : self.moving_x], 1.0)
-        labels[:, self.moving] = 1.0
+        into_x = shuffles[:, : self.moving_x]
+        labels.scatter_(1, into_x, 1.0)
+        labels[:, self.moving] = 1.0  # the points of X that stay
         return labels
 
     def signs(self, shuffles: Tensor) -> Tensor:
         """(B, moving_x) ones, and minus ones where a shuffle swaps bin k of X with bin k of Y."""
-        return torch.where(shuffles[:, : self.moving_x] < self.moving_x, 1.0, -1.0).double()
+        into_x = shuffles[:, : self.moving_x]
+        from_x = into_x < self.moving_x  # bins of X have the lower numbers
+        return torch.where(from_x, 1.0, -1.0).double()
 
     def members(self, first: int, count: int) -> Tensor:
         """(count, size) places in the pooled points of the moving bins from `first` on."""
+        # Stable, so that the t-th points of two bins are partners where samples are paired.
         order = torch.argsort(self.of_all, stable=True)
-        return order[first * self.size : (first + count) * self.size].view(count, self.size)
+        start = first * self.size
+        end = start + count * self.size
+        return order[start:end].view(count, self.size)
 
 
 def sums_over(bins: Bins, values: Tensor) -> Tensor:

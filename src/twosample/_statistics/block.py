@@ -15,7 +15,7 @@ from .._checks import check_whole
 from .._data.samples import EmbeddedSamples
 from .._estimators import asymptotic_power, mmd2_unbiased
 from .._kernels import Kernel
-from .._products import Embedded
+from .._products import Embedded, rows_of
 from .._result import Effect
 from ..errors import InputError
 from .base import Bins, Law, Statistic
@@ -77,7 +77,9 @@ class BlockMMD(Statistic):
         return ("swaps",)
 
     def least_bins(self, n: int, m: int) -> int:
-        return min(n, m) // max(1, self._points_a_block(n, m) // _BINS_A_BLOCK)
+        in_block = self._points_a_block(n, m)
+        size = max(1, in_block // _BINS_A_BLOCK)  # points of a bin
+        return min(n, m) // size
 
     def check(self, representation: nn.Module) -> None:
         check_kernel(self, representation)
@@ -87,9 +89,11 @@ class BlockMMD(Statistic):
 
     def law(self, prepared: PreparedBlocks) -> Law:
         """The normal law of a mean of independent blocks."""
-        count = len(prepared.values)
-        deviation = float(prepared.values.std() / math.sqrt(count))
-        normal = scipy.stats.norm(scale=max(deviation, torch.finfo(torch.float64).tiny))
+        values = prepared.values
+        count = len(values)
+        deviation = float(values.std() / math.sqrt(count))
+        tiny = torch.finfo(torch.float64).tiny  # blocks may all have the same value
+        normal = scipy.stats.norm(scale=max(deviation, tiny))
         return Law(
             lambda value: float(normal.sf(value)),
             lambda alpha: float(normal.isf(alpha)),
@@ -104,53 +108,65 @@ class BlockMMD(Statistic):
         generator: torch.Generator,
     ) -> PreparedBlocks:
         n, m = points.sizes
-        count = min(n, m) // self._points_a_block(n, m)
-        in_x = bins.moving_x // max(1, count)
+        size = bins.size
+        in_block = self._points_a_block(n, m)
+        count = min(n, m) // in_block
+        in_x = bins.moving_x // max(1, count)  # bins of X in a block
         in_y = bins.moving_y // max(1, count)
-        if count < 2 or min(in_x, in_y) * bins.size < 2:
+        if count < 2 or min(in_x, in_y) * size < 2:
             raise InputError(
-                f"{n} and {m} points make {count} block of {self._points_a_block(n, m)}; {self!r} "
+                f"{n} and {m} points make {count} block of {in_block}; {self!r} "
                 "needs at least 2 blocks of 2 points. Use MMD('unbiased'), or a smaller block_size."
             )
         values = []
         sums = []
-        b = in_x * bins.size
-        c = in_y * bins.size
+        b = in_x * size
+        c = in_y * size
+        terms = b * (b - 1)
         with torch.no_grad():
             for block in _blocks(representation, points.parts, bins, count):
+                xx = block.xx
+                yy = block.yy
+                xy = block.xy
                 if _are_paired(bins):
                     # A swap of a pair changes the signs of its H_ij and nothing else.
-                    H = (block.xx + block.yy - block.xy - block.xy.T).fill_diagonal_(0)
-                    sums.append(H.view(in_x, bins.size, in_x, bins.size).sum((1, 3)))
-                    values.append(H.sum() / (b * (b - 1)))
+                    H = xx + yy - xy - xy.T
+                    H.fill_diagonal_(0)
+                    by_bins = H.view(in_x, size, in_x, size)
+                    sums.append(by_bins.sum((1, 3)))
+                    values.append(H.sum() / terms)
                 else:
-                    xx = block.xx.sum()
-                    yy = block.yy.sum()
-                    xy = block.xy.sum()
-                    values.append(mmd2_unbiased(xx, yy, xy, b, c))
+                    mmd2 = mmd2_unbiased(xx.sum(), yy.sum(), xy.sum(), b, c)
+                    values.append(mmd2)
             z = representation.centred(points.parts)
-            size = float(representation.pairs(z, z).double().abs().mean())
-        rounding = 64 * torch.finfo(z[0].dtype).eps * size
+            own = representation.pairs(z, z).double()
+            typical = float(own.abs().mean())  # what a kernel value is like
+        rounding = 64 * torch.finfo(z[0].dtype).eps * typical
         return PreparedBlocks(
             bins=bins,
             sizes=(n, m),
             values=torch.stack(values),
             sums=torch.stack(sums) if sums else None,
-            terms=b * (b - 1),
+            terms=terms,
             resolution=rounding / (b * math.sqrt(count)),
         )
 
     def evaluate(self, prepared: PreparedBlocks, shuffles: Tensor) -> Tensor:
-        if prepared.sums is None:
+        sums = prepared.sums
+        if sums is None:
             return prepared.values.mean().expand(len(shuffles))
-        count, in_block, _ = prepared.sums.shape
-        signs = prepared.bins.signs(shuffles)[:, : count * in_block].view(-1, count, in_block)
-        forms = torch.einsum("Bkc,kcd,Bkd->B", signs, prepared.sums, signs)
+        count, in_block, _ = sums.shape
+        signs = prepared.bins.signs(shuffles)  # (B, moving_x)
+        in_blocks = signs[:, : count * in_block]  # bins that are left over come last
+        s = in_blocks.view(-1, count, in_block)
+        # sum_k s_k' H_k s_k: a term H_ij changes its sign when one of its two pairs is swapped.
+        forms = torch.einsum("Bkc,kcd,Bkd->B", s, sums, s)
         return forms / (prepared.terms * count)
 
     def effect(self, prepared: PreparedBlocks, observed: float, threshold: float) -> Effect:
         """MMD, and the power by the spread of the blocks."""
-        deviation = float(prepared.values.std()) / math.sqrt(len(prepared.values))
+        values = prepared.values
+        deviation = float(values.std()) / math.sqrt(len(values))
         power = asymptotic_power(observed, deviation, threshold)
         return Effect(mmd=max(0.0, observed) ** 0.5, power=power)
 
@@ -175,12 +191,16 @@ class BlockMMD(Statistic):
             for block in _blocks(representation, points.parts, bins, count):
                 b = len(block.of_x)
                 c = len(block.of_y)
-                with_x = block.xy.sum(0) / b
-                with_y = block.xy.sum(1) / c
+                xy = block.xy
+                sums_with_x = xy.sum(0)  # (c,) of each point of Y
+                sums_with_y = xy.sum(1)  # (b,) of each point of X
                 if _are_paired(bins):  # the terms k(X_i, Y_i) do not count
-                    pairs = block.xy.diagonal()
-                    with_x = (block.xy.sum(0) - pairs) / (b - 1)
-                    with_y = (block.xy.sum(1) - pairs) / (c - 1)
+                    pairs = xy.diagonal()
+                    with_x = (sums_with_x - pairs) / (b - 1)
+                    with_y = (sums_with_y - pairs) / (c - 1)
+                else:
+                    with_x = sums_with_x / b
+                    with_y = sums_with_y / c
                 own_x = block.xx.sum(1) / (b - 1)
                 own_y = block.yy.sum(1) / (c - 1)
                 # Of n points only b * count are in a block, and the mean is over all n.
@@ -201,7 +221,8 @@ class BlockMMD(Statistic):
 
     def _points_a_block(self, n: int, m: int) -> int:
         smaller = min(n, m)
-        return max(2, min(self.block_size or math.isqrt(smaller), smaller))
+        wanted = self.block_size or math.isqrt(smaller)
+        return max(2, min(wanted, smaller))
 
 
 def _are_paired(bins: Bins) -> bool:
@@ -217,13 +238,24 @@ def _blocks(
 ) -> Iterator[_Block]:
     """`count` blocks with as many bins of X and of Y each; bins that are left over are left out."""
     z = kernel.centred(z)
+    device = z[0].device
     in_x = bins.moving_x // count
     in_y = bins.moving_y // count
-    places_x = bins.members(0, count * in_x).view(count, in_x * bins.size)
-    places_y = bins.members(bins.moving_x, count * in_y).view(count, in_y * bins.size)
-    b = places_x.shape[1]
+    members_x = bins.members(0, count * in_x)
+    members_y = bins.members(bins.moving_x, count * in_y)
+    b = in_x * bins.size
+    c = in_y * bins.size
+    places_x = members_x.view(count, b)
+    places_y = members_y.view(count, c)
     for of_x, of_y in zip(places_x, places_y, strict=True):
-        index = torch.cat([of_x, of_y]).to(z[0].device)
-        points = tuple(part[index] for part in z)
-        K = kernel.tile(points, points).double().cpu().fill_diagonal_(0)
-        yield _Block(of_x, of_y, K[:b, :b], K[b:, b:], K[:b, b:])
+        index = torch.cat([of_x, of_y]).to(device)
+        points = rows_of(z, index)
+        K = kernel.tile(points, points).double().cpu()  # (b + c, b + c)
+        K.fill_diagonal_(0)
+        yield _Block(
+            of_x,
+            of_y,
+            xx=K[:b, :b],
+            yy=K[b:, b:],
+            xy=K[:b, b:],
+        )

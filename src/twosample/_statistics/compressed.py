@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .._checks import check_whole
 from .._data.samples import EmbeddedSamples
 from .._kernels import Kernel
-from .._products import Embedded
+from .._products import Embedded, rows_of
 from .._result import Effect
 from ..errors import IncompatibleParts
 from .base import Bins, Statistic
@@ -80,36 +80,42 @@ class CompressedMMD(Statistic):
     ) -> PreparedCompressed:
         n, m = points.sizes
         with torch.no_grad():
-            nystroem = _Landmarks(representation, points, self._count(n + m), generator)
-            totals = torch.zeros(bins.count, nystroem.count, dtype=torch.float64)
-            of_x = torch.zeros(nystroem.count, dtype=torch.float64)
+            landmarks = self._count(n + m)
+            nystroem = _Landmarks(representation, points, landmarks, generator)
+            root = nystroem.root  # (c, p)
+            totals = torch.zeros(bins.count, landmarks, dtype=torch.float64)
+            of_x = torch.zeros(landmarks, dtype=torch.float64)
             ids = bins.of_all
             for piece, values in nystroem.pieces():
                 totals.index_add_(0, ids[piece], values)
-                of_x += values[: max(0, n - piece.start)].sum(0)
+                in_x = values[: max(0, n - piece.start)]  # the points of X come first
+                of_x += in_x.sum(0)
             of_y = totals.sum(0) - of_x
-            difference = nystroem.root.T @ (of_x / n - of_y / m)
-            direction = nystroem.root @ difference
+            difference = root.T @ (of_x / n - of_y / m)
+            direction = root @ difference
+            # The values are made again: all of them at once would take N c numbers.
             witness = torch.cat([values @ direction for _, values in nystroem.pieces()])
             # A new draw: landmarks, whose features are longer, are as frequent in it as among all
             # points.
             some = torch.randperm(n + m, generator=generator)[:_ORDINARY]
-            features = nystroem.values(some.to(nystroem.device)) @ nystroem.root
+            features = nystroem.values(some.to(nystroem.device)) @ root
             spread = float(features.var(0).sum())
         error = nystroem.error
+        of_means = math.sqrt(spread / (min(n, m) * (n + m)))
         return PreparedCompressed(
             bins=bins,
             sizes=(n, m),
-            totals=totals @ nystroem.root,
+            totals=totals @ root,
             excess=(1 / n + 1 / m) * spread,
             witness=(witness[:n], witness[n:]),
-            resolution=error**2 + error * math.sqrt(spread / (min(n, m) * (n + m))),
+            resolution=error**2 + error * of_means,
         )
 
     def evaluate(self, prepared: PreparedCompressed, shuffles: Tensor) -> Tensor:
         n, m = prepared.sizes
-        of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # (B, p)
-        of_y = prepared.totals.sum(0) - of_x
+        totals = prepared.totals
+        of_x = prepared.bins.in_x(shuffles) @ totals  # (B, p)
+        of_y = totals.sum(0) - of_x
         difference = of_x / n - of_y / m
         # Without the excess, the square of a distance between means is above 0 even if P = Q.
         return difference.square().sum(1) - prepared.excess
@@ -168,20 +174,24 @@ class _Landmarks:
         self.device = z[0].device
         order = torch.randperm(self.points, generator=generator).to(self.device)
         chosen = order[:count]
-        self.landmarks = tuple(part[chosen] for part in right)
-        self.rows = max(1, min(512, points.resources.memory // (64 * count)))
+        self.landmarks = rows_of(right, chosen)
+        room = points.resources.memory // (64 * count)
+        self.rows = max(1, min(512, room))
         K = self.values(chosen)
+        # Rounding leaves it not quite symmetric, and `eigh` reads only one half.
         eigenvalues, vectors = torch.linalg.eigh((K + K.T) / 2)
         enough = eigenvalues > _RANK * eigenvalues[-1]
-        self.root = vectors[:, enough] / eigenvalues[enough].sqrt()  # (c, p)
-        smallest = float(eigenvalues[enough][0])
+        kept = eigenvalues[enough]
+        self.root = vectors[:, enough] / kept.sqrt()  # (c, p)
         # The rounding of a feature: that of a kernel value, magnified by the root.
-        self.error = 8 * torch.finfo(z[0].dtype).eps * math.sqrt(count / smallest)
+        magnified = math.sqrt(count / float(kept[0]))
+        self.error = 8 * torch.finfo(z[0].dtype).eps * magnified
 
     def values(self, points: slice | Tensor) -> Tensor:
         """(N, c) kernel values of these points with the landmarks, in float64."""
-        left = tuple(part[points] for part in self.left)
-        return self.kernel.cross(left, self.landmarks).double().cpu()
+        left = rows_of(self.left, points)
+        values = self.kernel.cross(left, self.landmarks)
+        return values.double().cpu()
 
     def pieces(self) -> Iterator[tuple[slice, Tensor]]:
         """All points, some rows at a time."""

@@ -96,14 +96,19 @@ class HotellingT2(Statistic):
             )
         (features,) = points.parts
         eps = torch.finfo(features.dtype).eps
-        f = features.double().cpu()
-        if n + m - 2 < f.shape[1] or (self.paired and n - 1 < f.shape[1]):
+        f = features.double().cpu()  # (n + m, p)
+        f_x = f[:n]
+        f_y = f[n:]
+        p = f.shape[1]
+        # A covariance of p features is singular with fewer degrees of freedom than p.
+        degrees = n - 1 if self.paired else n + m - 2
+        if degrees < p:
             raise InputError(
-                f"{n} and {m} points are too few for {f.shape[1]} features; use more points or "
+                f"{n} and {m} points are too few for {p} features; use more points or "
                 "fewer features."
             )
         if self.paired:
-            white, smallest = _whitened(f[:n] - f[n:])
+            white, smallest = _whitened(f_x - f_y)
             totals = _sums_over_pairs(bins, white)
         else:
             white, smallest = _whitened(f - f.mean(0))
@@ -113,18 +118,25 @@ class HotellingT2(Statistic):
         tiny = torch.finfo(torch.float64).tiny
         of_a_feature = 8 * eps * float(f.abs().max())
         magnified = of_a_feature / max(smallest, tiny) ** 0.5
-        resolution = magnified * math.sqrt(f.shape[1])
-        return PreparedT2(bins, (n, m), totals, (f[:n], f[n:]), resolution)
+        return PreparedT2(
+            bins=bins,
+            sizes=(n, m),
+            totals=totals,
+            features=(f_x, f_y),
+            resolution=magnified * math.sqrt(p),
+        )
 
     def evaluate(self, prepared: PreparedT2, shuffles: Tensor) -> Tensor:
         n, m = prepared.sizes
+        bins = prepared.bins
+        totals = prepared.totals
         if self.paired:
-            moved = prepared.bins.signs(shuffles) @ prepared.totals[:-1]
-            of_pairs = moved + prepared.totals[-1]  # (B, p)
+            moved = bins.signs(shuffles) @ totals[:-1]
+            of_pairs = moved + totals[-1]  # (B, p)
             share = of_pairs.square().sum(1) / n
             return t2_from_whitened(share, n - 1)
         # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
-        of_x = prepared.bins.in_x(shuffles) @ prepared.totals  # (B, p)
+        of_x = bins.in_x(shuffles) @ totals  # (B, p)
         share = of_x.square().sum(1) * (1 / n + 1 / m)
         return t2_from_whitened(share, n + m - 2)
 
@@ -133,7 +145,8 @@ class HotellingT2(Statistic):
         degrees = prepared.totals.shape[1]
         # Not by `scipy.stats.ncx2`, which takes a second to import.
         noncentrality = max(0.0, observed - degrees)  # the mean of T^2 is about their sum
-        return Effect(power=float(1 - scipy.special.chndtr(threshold, degrees, noncentrality)))
+        below = scipy.special.chndtr(threshold, degrees, noncentrality)
+        return Effect(power=float(1 - below))
 
     def contributions(
         self,
@@ -145,9 +158,12 @@ class HotellingT2(Statistic):
         """The discriminant of each point, times what makes its means add up to T^2."""
         n, m = points.sizes
         (features,) = points.parts
-        scores = self._discriminant(features.double().cpu(), n, m, value)
+        f = features.double().cpu()
+        scores = self._discriminant(f, n, m, value)
         factor = self._factor(n, m)
-        return factor * scores[:n], -factor * scores[n:]
+        at_x = factor * scores[:n]
+        at_y = -factor * scores[n:]
+        return at_x, at_y
 
     def witness(
         self,
@@ -158,7 +174,9 @@ class HotellingT2(Statistic):
         value: float,
         memory: int,
     ) -> Tensor:
-        return self._discriminant(z[0].double().cpu(), n, m, value)[n + m :]
+        f = z[0].double().cpu()
+        scores = self._discriminant(f, n, m, value)
+        return scores[n + m :]
 
     def _factor(self, n: int, m: int) -> float:
         """T^2 over d' S^-1 d."""
@@ -177,15 +195,22 @@ class HotellingT2(Statistic):
         """
         of_x = f[:n]
         of_y = f[n : n + m]
-        d = of_x.mean(0) - of_y.mean(0)
-        midpoint = (of_x.mean(0) + of_y.mean(0)) / 2
-        rows = of_x - of_y if self.paired else f[: n + m] - f[: n + m].mean(0)
+        mean_x = of_x.mean(0)
+        mean_y = of_y.mean(0)
+        d = mean_x - mean_y
+        midpoint = (mean_x + mean_y) / 2
+        if self.paired:
+            rows = of_x - of_y
+        else:
+            both = f[: n + m]
+            rows = both - both.mean(0)
         # The total scatter in the place of S: they differ by a multiple of d d', which leaves the
         # direction as it is.
         values, vectors = torch.linalg.eigh(rows.T @ rows)
         floor = max(float(values[-1]) * _RIDGE, 1e-300)
         inverses = 1 / values.clamp_min(floor)
-        direction = vectors @ (inverses * (vectors.T @ d))
+        along = vectors.T @ d
+        direction = vectors @ (inverses * along)
         # Its length is what makes d' S^-1 d the T^2 that was observed.
         wanted = value / self._factor(n, m)
         length = wanted / max(float(d @ direction), 1e-300)
@@ -195,11 +220,10 @@ class HotellingT2(Statistic):
 
 def _sums_over_pairs(bins: Bins, differences: Tensor) -> Tensor:
     """(moving_x + 1, p) sums over bins of pairs, the last for the pairs that stay in place."""
-    places = bins.members(0, bins.moving_x)
-    totals = torch.zeros(bins.moving_x + 1, differences.shape[1], dtype=torch.float64)
-    totals[:-1] = differences[places].sum(1)
-    totals[-1] = differences.sum(0) - totals[:-1].sum(0)
-    return totals
+    places = bins.members(0, bins.moving_x)  # (moving_x, size)
+    moving = differences[places].sum(1)
+    staying = differences.sum(0) - moving.sum(0)
+    return torch.cat([moving, staying[None]])
 
 
 def _whitened(rows: Tensor) -> tuple[Tensor, float]:
@@ -208,19 +232,22 @@ def _whitened(rows: Tensor) -> tuple[Tensor, float]:
     A scatter that is nearly singular gets a ridge, which no shuffle changes either, and a warning.
     """
     scatter = rows.T @ rows
+    # `eigh` would answer with an error of its own, or with NaN.
     if not bool(torch.isfinite(scatter).all()):
         raise InputError(
             "the features of the points to test are not finite numbers; look for extreme values in "
             "the data, or use wider locations or frequencies."
         )
     values, vectors = torch.linalg.eigh(scatter)
+    smallest = float(values[0])
     largest = float(values[-1])
-    if float(values[0]) <= _SINGULAR * largest:
+    if smallest <= _SINGULAR * largest:
         warn(
             "the features of the points to test are nearly dependent (eigenvalues from "
-            f"{float(values[0]):.2g} to {largest:.2g}), so a ridge of {_RIDGE:g} of the largest "
+            f"{smallest:.2g} to {largest:.2g}), so a ridge of {_RIDGE:g} of the largest "
             "is added; use fewer locations or frequencies."
         )
         ridge = max(_RIDGE * largest, torch.finfo(torch.float64).tiny)
         values = values.clamp_min(0) + ridge
-    return rows @ vectors / values.sqrt(), float(values[0])
+    white = rows @ vectors / values.sqrt()
+    return white, float(values[0])

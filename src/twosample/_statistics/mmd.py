@@ -23,7 +23,14 @@ from .._estimators import (
     variance_unpaired,
 )
 from .._kernels import Kernel
-from .._products import Embedded, accumulator, block_and_row_sums, block_sums, cross_sums
+from .._products import (
+    Embedded,
+    accumulator,
+    block_and_row_sums,
+    block_sums,
+    cross_sums,
+    rows_of,
+)
 from .._result import Effect
 from ..errors import IncompatibleParts, InputError
 from .base import Bins, Law, PairEstimator, Statistic, sums_over
@@ -248,25 +255,28 @@ class MMD(Statistic):
             )
         with torch.no_grad():
             z = points.parts
+            dtype = z[0].dtype
+            columns = z[0].shape[1]
+            smaller = min(n, m)
             own = representation.pairs(z, z).double().cpu()  # (n + m,) k(z_i, z_i)
             features = representation.features(z)
             scores = None
             sums: PairSums | FeatureSums
             if features is None:
                 sums, witness = _pair_sums(representation, points, bins, own, generator)
-                resolution = _resolution_of_pairs(sums, own, z[0].dtype, min(n, m))
+                resolution = _resolution_of_pairs(sums, own, dtype, smaller)
             else:
                 features = features.double().cpu()
                 sums = FeatureSums(sums_over(bins, features), sums_over(bins, own))
                 difference = features[:n].mean(0) - features[n:].mean(0)
                 witness = features @ difference
-                resolution = _resolution_of_features(features, own, z[0].dtype, min(n, m))
-                if z[0].shape[1] == 1:
+                resolution = _resolution_of_features(features, own, dtype, smaller)
+                if columns == 1:
                     scores = z[0][:, 0].double().cpu()
             if self.alternative == "greater" and scores is None:
                 raise IncompatibleParts(
                     f"alternative='greater' takes one score, but {representation!r} sees "
-                    f"{z[0].shape[1]} features. Use OnFeatures(Classifier(network), Linear())."
+                    f"{columns} features. Use OnFeatures(Classifier(network), Linear())."
                 )
             diagonal = None
             if self.estimator == "paired":
@@ -342,8 +352,8 @@ class MMD(Statistic):
             at_x = x_with_x / (n - 1) - x_with_y / m
             at_y = y_with_y / (m - 1) - y_with_x / n
         else:
-            of_x = tuple(part[:n] for part in z)
-            of_y = tuple(part[n:] for part in z)
+            of_x = rows_of(z, slice(0, n))
+            of_y = rows_of(z, slice(n, None))
             pairs = representation.pairs(of_x, of_y).double().cpu()  # they do not count
             at_x = (x_with_x - (x_with_y - pairs)) / (n - 1)
             at_y = (y_with_y - (y_with_x - pairs)) / (n - 1)
@@ -433,8 +443,8 @@ def kernel_witness(
             f = features.to(total)
             difference = f[: n + m].T @ weights  # of the mean features
             return f[n + m :] @ difference
-        new = tuple(part[n + m :] for part in z)
-        old = tuple(part[: n + m] for part in z)
+        old = rows_of(z, slice(0, n + m))
+        new = rows_of(z, slice(n + m, None))
         return cross_sums(kernel, new, old, weights, memory=memory)
 
 
@@ -490,16 +500,17 @@ def _paired_diagonal(kernel: Kernel, points: EmbeddedSamples, bins: Bins) -> Pai
     memory = points.resources.memory
     for t in range(bins.size):
         index = by_bin[:, t].to(device)
-        of_bins = tuple(part[index] for part in z)
-        sums += block_sums(kernel, of_bins, one_each, memory=memory).double().cpu()
+        of_bins = rows_of(z, index)
+        between = block_sums(kernel, of_bins, one_each, memory=memory)
+        sums += between.double().cpu()
     stays = bins.of_x == bins.moving  # pairs stay together, so this holds for their partners too
     fixed_x = torch.nonzero(stays)[:, 0].to(device)
     if not len(fixed_x):
         return PairedDiagonal(sums, 0.0)
     fixed_y = fixed_x + len(bins.of_x)
-    a = tuple(part[fixed_x] for part in z)
-    b = tuple(part[fixed_y] for part in z)
-    fixed = kernel.pairs(a, b).double().sum()
+    staying_x = rows_of(z, fixed_x)
+    staying_y = rows_of(z, fixed_y)
+    fixed = kernel.pairs(staying_x, staying_y).double().sum()
     return PairedDiagonal(sums, float(fixed))
 
 
