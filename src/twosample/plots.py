@@ -145,7 +145,7 @@ def column_ranking(
     shares = [column.importance_share or 0.0 for column in columns]
     bars = ax.barh(names, shares, color=X_COLOUR, edgecolor=X_COLOUR)
     for bar, column in zip(bars, columns, strict=True):
-        bar.set_fill(column.adjusted <= alpha)  # the outline stays
+        bar.set_fill(column.reject(alpha))  # the outline stays
     texts = [f"p = {format_pvalue(column.adjusted)}" for column in columns]
     ax.bar_label(bars, texts, padding=4)
     ax.invert_yaxis()

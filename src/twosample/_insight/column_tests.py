@@ -71,14 +71,28 @@ class ColumnDifference:
     importance_share: float | None = None
     widths: Mapping[str, float] | None = None
 
+    def reject(self, alpha: float) -> bool:
+        """Whether equality of this column is rejected: adjusted p-value at most `alpha`."""
+        return self.adjusted <= alpha
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain["widths"] = None if self.widths is None else dict(self.widths)
+        plain = {}
+        for field in dataclasses.fields(self):
+            plain[field.name] = getattr(self, field.name)
+        if self.widths is not None:
+            plain["widths"] = dict(self.widths)  # JSON knows no other mapping
         return plain
 
 
 # The test of each column.
+
+
+class ColumnTest(NamedTuple):
+    """The outcome of the test of one column."""
+
+    statistic: float
+    pvalue: float
 
 
 class LabelShuffles(NamedTuple):
@@ -95,10 +109,14 @@ def label_shuffles(
     """The shuffles of the joint test, or new ones where it had none, as a test by a law has."""
     calibrated = result.calibrated
     if calibrated is not None and len(calibrated.shuffles) > 1:
-        name = f"the joint test's {result.calibration}"
-        return LabelShuffles(calibrated.prepared.bins, calibrated.shuffles, name)
+        return LabelShuffles(
+            bins=calibrated.prepared.bins,
+            shuffles=calibrated.shuffles,
+            name=f"the joint test's {result.calibration}",
+        )
     permutation = Permutation()
-    bins = permutation.plan(*samples.sizes, generator)
+    n, m = samples.sizes
+    bins = permutation.plan(n, m, generator)
     shuffles = permutation.shuffles(bins, generator)
     name = f"{len(shuffles) - 1} permutations, the same for all columns"
     return LabelShuffles(bins, shuffles, name)
@@ -109,24 +127,28 @@ def column_tests(
     labels: LabelShuffles,
     generator: torch.Generator,
     resources: Resources,
-) -> list[tuple[float, float]]:
+) -> list[ColumnTest]:
     """For each column of the table its statistic and its p-value over the shuffles."""
     statistic = MMD("unbiased")
     n, _ = samples.sizes
+    pooled = samples.pooled()  # (N, encoded columns)
     tests = []
     # All columns have the same shuffles, those of the joint test: their p-values fit together.
     for column, place in places(samples.schema):
-        encoded = samples.pooled()[:, place]
+        encoded = pooled[:, place]
         values = _comparable(column, encoded)
-        if bool((values == values[:1]).all()):
-            tests.append((0.0, 1.0))  # every labelling has the same value
+        is_constant = bool((values == values[:1]).all())
+        if is_constant:
+            tests.append(ColumnTest(0.0, 1.0))  # every labelling has the same value
             continue
         kernel = _kernel_of(column, encoded)
         alone = Samples(values[:n], values[n:], samples.schema)
         points = embed_samples(alone, kernel.embed, generator, resources)
         prepared = statistic.prepare(kernel, points, labels.bins, generator)
         over_shuffles = evaluated(statistic, prepared, labels.shuffles, resources.memory)
-        tests.append((float(over_shuffles[0]), pvalue(over_shuffles, prepared.resolution)))
+        observed = float(over_shuffles[0])
+        p = pvalue(over_shuffles, prepared.resolution)
+        tests.append(ColumnTest(observed, p))
     return tests
 
 
@@ -134,9 +156,11 @@ def _comparable(column: Column, encoded: Tensor) -> Tensor:
     """One column as it is compared; missing numbers become one value, far from all others."""
     if column.kind != "numeric" or not column.missing:
         return encoded
-    numbers = encoded[:, :1]
+    numbers = encoded[:, :1]  # where one is missing, the value that fills in for it
     is_missing = encoded[:, 1:] > 0.5
-    far_away = numbers.abs().max() + 1e3 * max(1.0, float(numbers.std()))
+    # No bandwidth reaches so far: between a number and a missing one the kernel is as good as 0.
+    distance = 1e3 * max(1.0, float(numbers.std()))
+    far_away = numbers.abs().max() + distance
     return torch.where(is_missing, far_away, numbers)
 
 
@@ -148,12 +172,14 @@ def _kernel_of(column: Column, encoded: Tensor) -> Kernel:
         return Linear()
     numbers = encoded[:, :1]
     if column.missing:
-        present = numbers[encoded[:, -1] < 0.5]
-        if len(present) > 1:
+        is_present = encoded[:, -1] < 0.5
+        present = numbers[is_present]
+        if len(present) > 1:  # else there is no distance to take a median of
             numbers = present
     # The median is taken over values that are evenly spaced among the *sorted* ones: they are the
     # same in every shuffle, and no chance is involved.
-    return _OneColumn(median_bandwidth(numbers.sort(dim=0).values))
+    in_order = numbers.sort(dim=0).values
+    return _OneColumn(median_bandwidth(in_order))
 
 
 class _OneColumn(Kernel):
@@ -168,17 +194,22 @@ class _OneColumn(Kernel):
         self.factor = -0.5 / bandwidth**2
 
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(a[0] - b[0].T)
+        differences = a[0] - b[0].T  # (rows of a, rows of b)
+        return self._value(differences)
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
-        return self._value(a[0] - b[0])[:, 0]
+        differences = a[0] - b[0]  # (N, 1)
+        return self._value(differences)[:, 0]
 
     def _value(self, differences: Tensor) -> Tensor:
+        """The kernel from differences, whose memory it takes for its values."""
+        exponents = differences.square_().mul_(self.factor)
         # A bandwidth half as large is the fourth power of the Gaussian: one exponential serves all.
-        wide = differences.square_().mul_(self.factor).exp_().clamp_min_(_LEAST)
+        wide = exponents.exp_().clamp_min_(_LEAST)
         middle = wide.square().square_().clamp_min_(_LEAST)
         narrow = middle.square().square_()
-        return wide.add_(middle).add_(narrow).div_(3)
+        total = wide.add_(middle).add_(narrow)
+        return total.div_(3)
 
     def __repr__(self) -> str:
         return f"_OneColumn(factor={self.factor:.6g})"
@@ -194,14 +225,15 @@ def importances(
     # Each importance takes some evaluations of the joint statistic, hence on some points only.
     few = _some_points(samples, max_points, generator)
     pooled = few.pooled()
-    n, _ = few.sizes
+    n, m = few.sizes
     joint = _statistic(fitted, few, generator)
     falls = []
     for _, place in places(samples.schema):
-        without = 0.0
+        without = 0.0  # the mean of the statistic over shuffles of this column
         for _ in range(shuffles):
-            order = torch.randperm(len(pooled), generator=generator).to(pooled.device)
+            order = torch.randperm(n + m, generator=generator).to(pooled.device)
             mixed = pooled.clone()
+            # All that encodes a column moves together: levels and the mark of a missing value.
             mixed[:, place] = pooled[order, place]
             shuffled = Samples(mixed[:n], mixed[n:], samples.schema)
             without += _statistic(fitted, shuffled, generator) / shuffles
@@ -216,16 +248,18 @@ def _some_points(samples: Samples, most: int, generator: torch.Generator) -> Sam
     # With one size, pairs (X_i, Y_i) stay together, for statistics that look at them.
     order_y = order_x if n == m else torch.randperm(m, generator=generator)
     device = samples.x.device
-    x = samples.x[order_x[:most].to(device)]
-    y = samples.y[order_y[:most].to(device)]
-    return Samples(x, y, samples.schema)
+    chosen_x = order_x[:most].to(device)
+    chosen_y = order_y[:most].to(device)
+    return Samples(samples.x[chosen_x], samples.y[chosen_y], samples.schema)
 
 
 def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> float:
     """The test's statistic on other points."""
     n, m = samples.sizes
     # Nothing is shuffled, so no bin moves: each sample is one bin that stays in place.
-    bins = Bins(torch.zeros(n, dtype=torch.long), torch.ones(m, dtype=torch.long), 0, 0, 1)
+    bin_of_x = torch.zeros(n, dtype=torch.long)
+    bin_of_y = torch.ones(m, dtype=torch.long)
+    bins = Bins(bin_of_x, bin_of_y, 0, 0, 1)
     no_shuffle = torch.zeros(1, 0, dtype=torch.long)
     statistic = fitted.spec.statistic.quieter()
     with warnings.catch_warnings():
@@ -245,16 +279,16 @@ def learned_widths(fitted: FittedTest) -> dict[str, float] | None:
     features = fitted.schema.features
     if widths is None or len(widths) != len(features):
         return None
-    in_units = [
-        float(width) * scale
-        for width, scale in zip(widths, fitted.scaling.scale.tolist(), strict=True)
-    ]
-    return dict(zip(features, in_units, strict=True))
+    scales = fitted.scaling.scale.tolist()
+    in_units = {}
+    for feature, width, scale in zip(features, widths, scales, strict=True):
+        in_units[feature] = float(width) * scale
+    return in_units
 
 
 def column_differences(
     samples: Samples,
-    tests: Sequence[tuple[float, float]],
+    tests: Sequence[ColumnTest],
     adjusted: Sequence[float],
     falls: Sequence[float | None],
     joint: float | None,
@@ -262,26 +296,24 @@ def column_differences(
 ) -> tuple[ColumnDifference, ...]:
     """All that is known of each column, in one record a column."""
     columns = []
-    for column, test, p_adjusted, fall in zip(
-        samples.schema.columns, tests, adjusted, falls, strict=True
-    ):
+    for number, column in enumerate(samples.schema.columns):
+        test = tests[number]
+        fall = falls[number]
         share = None
         if fall is not None and joint is not None and joint > 0:
             share = fall / joint
         own_widths = None
         if widths is not None:
             own_widths = {name: widths[name] for name in column.features}
-        statistic, p = test
-        columns.append(
-            ColumnDifference(
-                name=column.name,
-                kind=column.kind,
-                statistic=statistic,
-                pvalue=p,
-                adjusted=p_adjusted,
-                importance=fall,
-                importance_share=share,
-                widths=own_widths,
-            )
+        difference = ColumnDifference(
+            name=column.name,
+            kind=column.kind,
+            statistic=test.statistic,
+            pvalue=test.pvalue,
+            adjusted=adjusted[number],
+            importance=fall,
+            importance_share=share,
+            widths=own_widths,
         )
+        columns.append(difference)
     return tuple(columns)

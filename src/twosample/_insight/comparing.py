@@ -358,14 +358,22 @@ def compare(
     )
     results: dict[str, TwoSampleResult] = {}
     failures: dict[str, str] = {}
+    # It sees the results as they come, so that an interrupt can hand over what is there.
+    comparison = Comparison(
+        results=results,
+        correction=correction,
+        alpha=alpha,
+        seeds=seeds,
+        names=tuple(samples),
+        failures=failures,
+    )
     with bar("comparing", len(samples), progress) as tick:
         for name in samples:
             try:
                 with _named_warnings(name):
                     results[name] = run(samples[name], rng=seeds[name])
             except KeyboardInterrupt:
-                done = Comparison(results, correction, alpha, seeds, tuple(samples), failures)
-                raise ComparisonInterrupted(done) from None
+                raise ComparisonInterrupted(comparison) from None
             except TwoSampleError as error:
                 failures[name] = str(error)
                 # If all of them fail, the cause is common, and there is nothing to return.
@@ -373,7 +381,7 @@ def compare(
                     raise
                 warn(f"{_about(name, error)} It has no result.")
             tick(name)
-    return Comparison(results, correction, alpha, seeds, tuple(samples), failures)
+    return comparison
 
 
 def verdict(rejected: int, count: int, reference: str = "the reference") -> str:

@@ -21,9 +21,11 @@ def holm(pvalues: Sequence[float]) -> list[float]:
     """
     p = np.asarray(pvalues, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    # The smallest of k is multiplied by k, the next one by k - 1. None may fall below one that
-    # stands before it.
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    # The smallest of k is multiplied by k, the next one by k - 1.
+    factors = np.arange(len(p), 0, -1)
+    multiplied = p[order] * factors
+    # None may fall below one that stands before it.
+    stepped = np.maximum.accumulate(multiplied)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
     return [float(value) for value in adjusted]
@@ -44,8 +46,9 @@ def benjamini_yekutieli(pvalues: Sequence[float]) -> list[float]:
 
 def _by_scipy(pvalues: Sequence[float], method: Literal["bh", "by"]) -> list[float]:
     if not len(pvalues):
-        return []
-    return [float(p) for p in scipy.stats.false_discovery_control(pvalues, method=method)]
+        return []  # which SciPy refuses
+    adjusted = scipy.stats.false_discovery_control(pvalues, method=method)
+    return [float(p) for p in adjusted]
 
 
 class Adjustment(NamedTuple):
@@ -74,5 +77,6 @@ def check_correction(correction: object, allowed: Sequence[str]) -> None:
 def growth(correction: Correction, count: int) -> float:
     """The factor by which the p-value grows of the only one of `count` samples that differs."""
     small = 1e-9  # small enough not to be cut off at 1
-    adjusted = CORRECTIONS[correction].adjust([small, *[1.0] * (count - 1)])
+    others = [1.0] * (count - 1)
+    adjusted = CORRECTIONS[correction].adjust([small, *others])
     return adjusted[0] / small

@@ -34,7 +34,7 @@ from .column_tests import (
 )
 from .corrections import CORRECTIONS, check_correction
 from .held_out import Value, as_array, embedded, held_out, row_pixels, row_values
-from .text_tables import aligned, html_list, html_table
+from .text_tables import aligned, as_text, html_list, html_table, percent
 
 ColumnCorrection: TypeAlias = Literal["holm", "bh", "none"]
 
@@ -140,7 +140,7 @@ class Explanation:
         The column with the smallest p-value comes first.
         """
         check_alpha(alpha)
-        return [column.name for column in self.ranked() if column.adjusted <= alpha]
+        return [column.name for column in self.ranked() if column.reject(alpha)]
 
     def differing(self, alpha: float = ALPHA) -> list[str]:
         """Do as `reject` does. This older name goes away in the next version."""
@@ -216,10 +216,9 @@ class Explanation:
         lines = []
         for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
             for row in rows[:_ROWS_SHOWN]:
-                share = "" if row.share is None else _percent(row.share)
-                values = [
-                    f"{name} = {_shown(row.values[name])}" for name in names if name in row.values
-                ]
+                share = "" if row.share is None else percent(row.share)
+                known = [name for name in names if name in row.values]  # images have none
+                values = [f"{name} = {as_text(row.values[name])}" for name in known]
                 lines.append([sample, f"row {row.row}", share, ", ".join(values)])
         return lines
 
@@ -308,8 +307,10 @@ def explain(
             joint, falls = importances(
                 fitted, samples, shuffles, max_points, generators.torch("importance")
             )
-        adjusted = CORRECTIONS[correction].adjust([p for _, p in tests])
-        columns = column_differences(samples, tests, adjusted, falls, joint, learned_widths(fitted))
+        pvalues = [test.pvalue for test in tests]
+        adjusted = CORRECTIONS[correction].adjust(pvalues)
+        widths = learned_widths(fitted)
+        columns = column_differences(samples, tests, adjusted, falls, joint, widths)
     of_x, of_y = contributions
     return Explanation(
         method=result.method,
@@ -473,7 +474,7 @@ def _column_notes(
             f"reach an adjusted p-value below {min(1.0, smallest):.2g}; test with more "
             "permutations."
         )
-    if result.reject() and all(column.adjusted > ALPHA for column in columns):
+    if result.reject() and not any(column.reject(ALPHA) for column in columns):
         notes.append(
             f"No column differs by itself at {ALPHA}: the difference may lie in how the "
             "columns go together."
@@ -488,7 +489,7 @@ def _column_notes(
 
 def _column_cells(column: ColumnDifference) -> list[str]:
     if column.importance_share is not None:
-        importance = _percent(column.importance_share)
+        importance = percent(column.importance_share)
     elif column.importance is not None:
         importance = f"{column.importance:.2g}"
     else:
@@ -500,11 +501,3 @@ def _column_cells(column: ColumnDifference) -> list[str]:
         format_pvalue(column.adjusted),
         importance,
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{round(100 * share, 1) + 0.0:.1f} %"  # never -0.0
-
-
-def _shown(value: Value) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -44,7 +44,8 @@ def held_out(result: object) -> tuple[FittedTest, Samples]:
 def embedded(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> EmbeddedSamples:
     """The points as the test's kernel compares them, or their features."""
     embed = embedding_of(fitted.representation)
-    return embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
+    resources = Resources(fitted.spec.memory)
+    return embed_samples(samples, embed, generator, resources)
 
 
 def as_array(values: Tensor) -> NDArray[np.float64]:
@@ -69,32 +70,41 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
     values: dict[str, Value] = {}
     in_units = scaling.undo(point)
     for column, place in places(schema):
+        name = column.name
         encoded = point[place]
+        # The mark of a missing value stands last, whatever the kind of the column.
         if column.missing and encoded[-1] > _YES:
-            values[column.name] = "missing"
+            values[name] = "missing"
         elif column.kind == "category":
             level = column.features[int(encoded.argmax())]
-            values[column.name] = level.removeprefix(f"{column.name}=")
+            values[name] = level.removeprefix(f"{name}=")
         elif column.kind == "boolean":
-            values[column.name] = bool(encoded[0] > _YES)
+            values[name] = bool(encoded[0] > _YES)
         else:
             # Single precision has kept so many digits of the distance from the mean. Others would
             # be made up, so they are not shown.
-            error = abs(float(encoded[0])) * float(scaling.scale[place][0]) * _PRECISION
+            scale = float(scaling.scale[place][0])
+            distance = abs(float(encoded[0])) * scale
             value = float(in_units[place][0])
-            values[column.name] = _rounded(value, error) if error > 0 else value
+            values[name] = _rounded(value, distance * _PRECISION)
     return values
 
 
 def _rounded(value: float, error: float) -> float:
     """A value without the digits that are smaller than its error."""
-    return round(value, -math.ceil(math.log10(error)))
+    if error == 0:
+        return value
+    digits = -math.ceil(math.log10(error))
+    return round(value, digits)
 
 
 def row_image(scaling: Scaling, point: Tensor) -> NDArray[np.float64]:
     """A scaled image in the user's units, as (H, W) or (H, W, C)."""
-    image: NDArray[np.float64] = scaling.undo(point).permute(1, 2, 0).numpy()
-    return image[:, :, 0] if image.shape[2] == 1 else image
+    channels_last = scaling.undo(point).permute(1, 2, 0)
+    image: NDArray[np.float64] = channels_last.numpy()
+    if image.shape[2] == 1:
+        return image[:, :, 0]
+    return image
 
 
 def row_pixels(schema: Schema, scaling: Scaling, point: Tensor) -> NDArray[Any]:

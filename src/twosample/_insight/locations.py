@@ -7,7 +7,7 @@ kernel that a test has learned, and a test by these embeddings.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -29,8 +29,12 @@ from .._threads import few_threads
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError
 from .held_out import Value, as_uint8, row_image, row_values
+from .text_tables import as_text
 
 How = Literal["selected", "trained", "joint"]
+Location: TypeAlias = dict[str, Value] | NDArray[np.uint8]
+Origin: TypeAlias = tuple[str, int]
+RowNumbers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +59,8 @@ class Locations:
         Its result on the held-out points, if `locations` was given the result of a test; else None.
     """
 
-    values: tuple[dict[str, Value] | NDArray[np.uint8], ...]
-    rows: tuple[tuple[str, int], ...]
+    values: tuple[Location, ...]
+    rows: tuple[Origin, ...]
     how: How
     fitted: FittedTest = field(repr=False)
     result: TwoSampleResult | None = None
@@ -146,17 +150,20 @@ def locations(
     if isinstance(learned, TwoSampleResult):
         # The held-out rows will test the locations, so they have no part in the choice.
         chosen_on, rows = _rows_of_training(learned, given)
+    settings = _settings(how, learning)
+    memory = fitted.spec.memory
     test = TwoSampleTest(
         _embedding_by(fitted, count, how),
-        Learning(Noncentrality(), **_settings(how, learning)),
+        Learning(Noncentrality(), **settings),
         HotellingT2(),
         Permutation(permutations),
         name=f"me by {how} locations",
-        memory=fitted.spec.memory,
+        memory=memory,
     )
     generators = Generators(rng)
-    resources = Resources(fitted.spec.memory, progress)
-    device = next((str(p.device) for p in fitted.representation.parameters()), "cpu")
+    resources = Resources(memory, progress)
+    devices = [str(parameter.device) for parameter in fitted.representation.parameters()]
+    device = devices[0] if devices else "cpu"
     # The scaling is that under which the kernel was learned.
     by_locations = test._fit(chosen_on, fitted.scaling, generators, device, resources)
     embedding = cast(MeanEmbedding, by_locations.representation)
@@ -190,9 +197,7 @@ def _settings(how: How, learning: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _rows_of_training(
-    result: TwoSampleResult, given: Samples
-) -> tuple[Samples, list[NDArray[np.int64]]]:
+def _rows_of_training(result: TwoSampleResult, given: Samples) -> tuple[Samples, list[RowNumbers]]:
     """Those rows of the samples given that the result did not hold out."""
     rows = None if result.samples is None else result.samples.rows
     if rows is None or result.train_sizes is None:
@@ -203,35 +208,35 @@ def _rows_of_training(
     n, m = given.sizes
     trained_x = np.setdiff1d(np.arange(n), rows[0].numpy())
     trained_y = np.setdiff1d(np.arange(m), rows[1].numpy())
+    # With other samples than those tested, the held-out rows would not be the ones left out here.
     if (len(trained_x), len(trained_y)) != result.train_sizes:
+        tested_x, tested_y = result.sizes
+        used_x, used_y = result.train_sizes
         raise InputError(
-            f"X and Y have {n} and {m} rows, but the result is of "
-            f"{result.sizes[0] + result.train_sizes[0]} and "
-            f"{result.sizes[1] + result.train_sizes[1]}; pass those."
+            f"X and Y have {n} and {m} rows, but the result is of {tested_x + used_x} and "
+            f"{tested_y + used_y}; pass those."
         )
     x = given.x[torch.from_numpy(trained_x)]
     y = given.y[torch.from_numpy(trained_y)]
     return Samples(x, y, given.schema), [trained_x, trained_y]
 
 
-def _origins(
-    embedding: MeanEmbedding, rows: list[NDArray[np.int64]]
-) -> tuple[tuple[str, int], ...]:
+def _origins(embedding: MeanEmbedding, rows: list[RowNumbers]) -> tuple[Origin, ...]:
     """The sample and the row of each location that was selected among the pooled points."""
     of_x, of_y = rows
+    n = len(of_x)
     origins = []
     # `chosen` counts through the pooled points: those of X, then those of Y.
     for place in embedding.chosen:
-        if place < len(of_x):
-            origins.append(("X", int(of_x[place])))
+        if place < n:
+            origin = ("X", int(of_x[place]))
         else:
-            origins.append(("Y", int(of_y[place - len(of_x)])))
+            origin = ("Y", int(of_y[place - n]))
+        origins.append(origin)
     return tuple(origins)
 
 
-def _as_given(
-    location: Tensor, given: Samples, scaling: Scaling
-) -> dict[str, Value] | NDArray[np.uint8]:
+def _as_given(location: Tensor, given: Samples, scaling: Scaling) -> Location:
     """A location as the user's data are: a row of a table, or an image in 0..255."""
     if given.schema.kind == "table":
         return row_values(given.schema, scaling, location)
@@ -240,16 +245,15 @@ def _as_given(
         # Floats have a scale of their own; that of the points becomes 0..255.
         low = min(float(given.x.min()), float(given.y.min()))
         high = max(float(given.x.max()), float(given.y.max()))
-        image = (image - low) / max(high - low, np.finfo(np.float64).tiny) * 255
+        spread = max(high - low, np.finfo(np.float64).tiny)  # pixels may all be the same
+        image = (image - low) / spread * 255
     return as_uint8(image)
 
 
-def _in_words(location: dict[str, Value] | NDArray[np.uint8]) -> str:
+def _in_words(location: Location) -> str:
     if isinstance(location, dict):
-        return ", ".join(f"{name} = {_shown(value)}" for name, value in location.items())
+        # Four digits: a location is where to look, not a row to be found again.
+        texts = [f"{name} = {as_text(value, digits=4)}" for name, value in location.items()]
+        return ", ".join(texts)
     height, width = location.shape[:2]
     return f"an image of {height} x {width} pixels"
-
-
-def _shown(value: Value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -8,6 +8,7 @@ kernel, and asks the paper's formula, equation (3), about any other number of po
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,16 +95,23 @@ class PredictedPower:
     def criterion(self) -> float:
         """J of the paper with an unbiased variance; infinite if the variance comes out as 0."""
         n, m = self.sizes
-        sigma = math.sqrt(max(0.0, self._first(n, m)) * 2 * n * m / (n + m))
-        return self.mmd2 / sigma if sigma else math.copysign(math.inf, self.mmd2)
+        first = max(0.0, self._first(n, m))
+        # The paper has one size for both samples; for two, that is their harmonic mean.
+        sigma = math.sqrt(first * 2 * n * m / (n + m))
+        if sigma == 0:
+            return math.copysign(math.inf, self.mmd2)
+        return self.mmd2 / sigma
 
     def deviation(self, n: int, m: int | None = None) -> float:
         """The standard deviation of the statistic at n points of X and m of Y (n if None)."""
         n, m = self._sizes(n, m)
-        weights = self._weights(n, m)
-        second = math.fsum(w * v for w, v in zip(weights, self.second_order, strict=True))
+        of_xx, of_yy, of_xy = self._weights(n, m)
+        xx, yy, xy = self.second_order
+        first = self._first(n, m)
+        second = math.fsum([of_xx * xx, of_yy * yy, of_xy * xy])
         # Neither part of a variance is below 0, whatever its estimate.
-        return math.sqrt(max(0.0, self._first(n, m)) + max(0.0, second))
+        variance = max(0.0, first) + max(0.0, second)
+        return math.sqrt(variance)
 
     def threshold(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
         """The value that the statistic must exceed at n points of X and m of Y (n if None)."""
@@ -112,11 +120,15 @@ class PredictedPower:
         at_our_sizes = null_threshold(self.null_distribution, alpha)
         if at_our_sizes is None:
             draws = len(self.null_distribution)
+            smallest = 1 / (draws + 1)
+            enough = math.ceil(1 / alpha) - 1
             raise InputError(
-                f"with {draws} shuffles no p-value is below {1 / (draws + 1):.2g}, so the power at "
-                f"alpha = {alpha:g} is 0; use permutations={math.ceil(1 / alpha) - 1} or more."
+                f"with {draws} shuffles no p-value is below {smallest:.2g}, so the power at "
+                f"alpha = {alpha:g} is 0; use permutations={enough} or more."
             )
-        return at_our_sizes * self._scale(n, m) / self._scale(*self.sizes)
+        # Without a difference the whole distribution shrinks with the sizes, its quantiles too.
+        our_n, our_m = self.sizes
+        return at_our_sizes * self._scale(n, m) / self._scale(our_n, our_m)
 
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
         """The predicted chance that p <= alpha, with n points of X and m of Y (n if None) tested.
@@ -127,7 +139,9 @@ class PredictedPower:
         n, m = self._sizes(n, m)
         here = self._at(self.mmd2)  # a negative estimate counts as no difference
         mean = here.mmd2 + here._bias(n, m)
-        return asymptotic_power(mean, here.deviation(n, m), self.threshold(n, m, alpha))
+        deviation = here.deviation(n, m)
+        threshold = self.threshold(n, m, alpha)
+        return asymptotic_power(mean, deviation, threshold)
 
     def power_interval(
         self,
@@ -144,7 +158,8 @@ class PredictedPower:
         means an estimate that chance alone may move far enough for 0.1, or for 0.9.
         `confidence` is an older name of `confidence_level`.
         """
-        low, high = self._ends(_renamed(confidence_level, confidence))
+        level = _renamed(confidence_level, confidence)
+        low, high = self._ends(level)
         return low.power(n, m, alpha), high.power(n, m, alpha)
 
     def samples_needed(
@@ -160,7 +175,8 @@ class PredictedPower:
             raise InputError(f"ratio is {ratio}; it must be a positive number, such as 1.")
 
         def enough(n: int) -> bool:
-            return self.power(n, max(2, round(n * ratio)), alpha) >= power
+            m = max(2, round(n * ratio))  # fewer than two have no variance
+            return self.power(n, m, alpha) >= power
 
         # Power grows with n: double until it is enough, then halve the interval.
         high = 2
@@ -191,7 +207,8 @@ class PredictedPower:
         An end is None where no number of points is known to be enough. `confidence` is an older
         name of `confidence_level`.
         """
-        low, high = self._ends(_renamed(confidence_level, confidence))
+        level = _renamed(confidence_level, confidence)
+        low, high = self._ends(level)
         # The larger the difference, the fewer points it takes.
         fewest = high.samples_needed(power, alpha, ratio=ratio)
         most = low.samples_needed(power, alpha, ratio=ratio)
@@ -216,17 +233,18 @@ class PredictedPower:
             slope = max(0.0, self._first(n, m)) / self.mmd2
             second = self._at(0.0).deviation(n, m) ** 2
             middle = least + z * z * slope / 2
-            discriminant = max(0.0, middle**2 - least**2 + z * z * second)
-            mmd2 = middle + math.copysign(math.sqrt(discriminant), z)
+            discriminant = middle**2 - least**2 + z * z * second
+            root = math.sqrt(max(0.0, discriminant))
+            mmd2 = middle + math.copysign(root, z)
         mmd2 = max(0.0, mmd2)
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
     def __str__(self) -> str:
         n, m = self.sizes
+        power = self.power(n, m)
         low, high = self.power_interval(n, m)
         now = (
-            f"Power {self.power(n, m):.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at "
-            f"alpha = {ALPHA:g}"
+            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at alpha = {ALPHA:g}"
         )
         needed = self.samples_needed()
         if needed is None:
@@ -247,19 +265,27 @@ class PredictedPower:
 
     def _bias(self, n: int, m: int) -> float:
         """By how much the estimate exceeds MMD^2 in the mean."""
-        return self.bias[0] / n + self.bias[1] / m
+        of_x, of_y = self.bias
+        return of_x / n + of_y / m
 
     def _first(self, n: int, m: int) -> float:
         """The first order of the variance."""
-        return 4 * self.first_order[0] / n + 4 * self.first_order[1] / m
+        of_x, of_y = self.first_order
+        return 4 * of_x / n + 4 * of_y / m
 
     def _weights(self, n: int, m: int) -> tuple[float, float, float]:
         """The weights of `second_order` in the variance of the statistic."""
-        if self.estimator == "biased":
-            return 2 / n**2, 2 / m**2, 4 / (n * m)  # up to terms in 1 / n^3
-        if self.estimator == "paired":  # no k(X_i, Y_i)
-            return 2 / (n * (n - 1)), 2 / (m * (m - 1)), 4 / (n * (n - 1))
-        return 2 / (n * (n - 1)), 2 / (m * (m - 1)), 4 / (n * m)
+        # A mean over distinct terms: its variance falls with their number. Pairs within a sample
+        # come twice, as (i, j) and (j, i). Those between samples have the factor 2 in MMD^2.
+        pairs_x = n * (n - 1)
+        pairs_y = m * (m - 1)
+        pairs_xy = n * m
+        if self.estimator == "biased":  # up to terms in 1 / n^3
+            pairs_x = n**2
+            pairs_y = m**2
+        elif self.estimator == "paired":  # no k(X_i, Y_i)
+            pairs_xy = n * (n - 1)
+        return 2 / pairs_x, 2 / pairs_y, 4 / pairs_xy
 
     def _scale(self, n: int, m: int) -> float:
         """How wide the null distribution is, up to a factor that does not depend on the sizes.
@@ -267,12 +293,15 @@ class PredictedPower:
         When P = Q, all of `second_order` are one number. For large samples, and for the biased
         estimate, the width is sqrt(2) (1 / n + 1 / m).
         """
-        return math.sqrt(math.fsum(self._weights(n, m)))
+        weights = self._weights(n, m)
+        return math.sqrt(math.fsum(weights))
 
     def _ends(self, confidence_level: float) -> tuple[PredictedPower, PredictedPower]:
         """The same with MMD^2 at either end of its interval."""
         check_share("confidence_level", confidence_level)
-        width = NormalDist().inv_cdf(0.5 + confidence_level / 2) * self.standard_error
+        # Half of what is left out lies on either side.
+        deviations = NormalDist().inv_cdf(0.5 + confidence_level / 2)
+        width = deviations * self.standard_error
         return self._at(self.mmd2 - width), self._at(self.mmd2 + width)
 
     def _at(self, mmd2: float) -> PredictedPower:
@@ -289,8 +318,9 @@ class PredictedPower:
             factor = min(1.0, mmd2 / self.mmd2)
         else:
             factor = 1.0 if mmd2 > 0 else 0.0
-        x, y = self.first_order
-        return dataclasses.replace(self, mmd2=mmd2, first_order=(factor * x, factor * y))
+        of_x, of_y = self.first_order
+        first_order = (factor * of_x, factor * of_y)
+        return dataclasses.replace(self, mmd2=mmd2, first_order=first_order)
 
 
 def _renamed(confidence_level: float, confidence: float | None) -> float:
@@ -343,15 +373,19 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
             "of each sample."
         )
     sums, squares, own = _kernel_moments(fitted, samples)
-    xx = sums[:n, 0].sum()
-    yy = sums[n:, 1].sum()
-    xy = sums[:n, 1].sum()
-    terms = variance_terms(sums[:n], sums[n:], squares)
+    at_x = sums[:n]  # (n, 2): for each point of X its sums with X and with Y
+    at_y = sums[n:]  # (m, 2)
+    xx = at_x[:, 0].sum()
+    xy = at_x[:, 1].sum()
+    yy = at_y[:, 1].sum()
+    terms = variance_terms(at_x, at_y, squares)
     bias = (0.0, 0.0)
     if estimator == "biased":
         # It has k(z, z) for every point where the unbiased one has the mean of k(z, z').
-        of_x = float(own[:n].mean() - xx / (n * (n - 1)))
-        of_y = float(own[n:].mean() - yy / (m * (m - 1)))
+        mean_xx = xx / (n * (n - 1))
+        mean_yy = yy / (m * (m - 1))
+        of_x = float(own[:n].mean() - mean_xx)
+        of_y = float(own[n:].mean() - mean_yy)
         bias = (of_x, of_y)
     return PredictedPower(
         mmd2=float(mmd2_unbiased(xx, yy, xy, n, m)),
@@ -364,7 +398,13 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     )
 
 
-def _kernel_moments(fitted: FittedTest, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
+class _Moments(NamedTuple):
+    sums: Tensor
+    squares: Tensor
+    own: Tensor
+
+
+def _kernel_moments(fitted: FittedTest, samples: Samples) -> _Moments:
     """What the estimates need of the kernel matrix.
 
     For each point the sums of k with the other points of X and of Y, (N, 2); the sums of k^2 over
@@ -373,13 +413,18 @@ def _kernel_moments(fitted: FittedTest, samples: Samples) -> tuple[Tensor, Tenso
     kernel = cast(Kernel, fitted.representation)  # an MMD sees points through nothing else
     n, m = samples.sizes
     is_y = torch.arange(n + m) >= n
+    memory = fitted.spec.memory
     with torch.no_grad():
         generator = Generators(0).torch("power")  # in which batches the points are embedded
-        resources = Resources(fitted.spec.memory)
-        z = embed_samples(samples, kernel.embed, generator, resources).parts
-        sums, squares = moments(kernel, z, is_y.long(), memory=fitted.spec.memory)
+        z = embed_samples(samples, kernel.embed, generator, Resources(memory)).parts
+        sums, squares = moments(kernel, z, is_y.long(), memory=memory)
         own = kernel.pairs(z, z)
-    return sums.double().cpu(), squares.double().cpu(), own.double().cpu()
+    # The variance is a small difference of large sums, which single precision would lose.
+    return _Moments(
+        sums=sums.double().cpu(),
+        squares=squares.double().cpu(),
+        own=own.double().cpu(),
+    )
 
 
 # How to split.
@@ -402,9 +447,11 @@ def corollary_split(total: int, *, half_at: int = 1000) -> int:
     check_whole("half_at", half_at, 2 * _LEAST_POINTS)
 
     def rate(count: int) -> float:
-        return float((count * math.sqrt(math.log(count))) ** 0.75)
+        growth = count * math.sqrt(math.log(count))
+        return float(growth**0.75)
 
-    wanted = round(half_at / 2 * rate(total) / rate(half_at))
+    at_half = half_at / 2
+    wanted = round(at_half * rate(total) / rate(half_at))
     # Either part needs enough points for a variance.
     return min(max(wanted, _LEAST_POINTS), total - _LEAST_POINTS)
 
@@ -508,11 +555,12 @@ def choose_split(
         )
     for fraction in fractions:
         check_share("a fraction", fraction)
-    size = min(len(X), len(Y))
+    n = len(X)
+    m = len(Y)
+    size = min(n, m)
     if size < _LEAST_PILOT:
         raise InputError(
-            f"the pilot has {len(X)} and {len(Y)} points; it takes at least {_LEAST_PILOT} of each "
-            "sample."
+            f"the pilot has {n} and {m} points; it takes at least {_LEAST_PILOT} of each sample."
         )
     total = size if total is None else total
     check_whole("total", total, 2 * _LEAST_POINTS)
@@ -543,26 +591,40 @@ def _choose(
     """The best of `fractions`, from predictions with kernels trained on `sizes` points."""
     values, errors = _criteria(predictions, max(2, total // 2))
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
-    all_plans = [plan for plans in predictions for plan in plans]
+    all_plans = list(itertools.chain.from_iterable(predictions))
     rows = []
     scores = []
     gradients = []  # of the scores, in limit and loss
     for fraction in fractions:
         train = min(max(round(fraction * total), 2), total - 2)
         tested = total - train
-        criterion = limit - loss * _rate(train)
-        score = math.sqrt(tested) * criterion - _mean_ratio(all_plans, tested, alpha)
+        root = math.sqrt(tested)
+        rate = _rate(train)
+        criterion = limit - loss * rate
+        # Equation (3): the estimate lies sqrt(tested) J deviations above its mean without a
+        # difference, and the threshold so many as the ratio says.
+        score = root * criterion - _mean_ratio(all_plans, tested, alpha)
         scores.append(score)
-        gradients.append(math.sqrt(tested) * np.array([1.0, -_rate(train)]))
-        rows.append(SplitRow(fraction, train, tested, criterion, NormalDist().cdf(score)))
+        gradients.append(root * np.array([1.0, -rate]))
+        row = SplitRow(
+            fraction=fraction,
+            train=train,
+            tested=tested,
+            criterion=criterion,
+            power=NormalDist().cdf(score),
+        )
+        rows.append(row)
     best = int(np.argmax(scores))
-    half = min(range(len(fractions)), key=lambda k: abs(fractions[k] - 0.5))
+    from_half = [abs(fraction - 0.5) for fraction in fractions]
+    half = int(np.argmin(from_half))
     direction = gradients[best] - gradients[half]
     error = math.sqrt(float(direction @ covariance @ direction))
     # A half is the usual choice; only an advantage that is no error speaks against it.
-    flat = best != half and scores[best] - scores[half] <= error
+    advantage = scores[best] - scores[half]
+    flat = best != half and advantage <= error
+    chosen = half if flat else best
     return SplitChoice(
-        fraction=fractions[half if flat else best],
+        fraction=fractions[chosen],
         rows=tuple(rows),
         flat=flat,
         limit=limit,
@@ -578,13 +640,16 @@ def _criteria(
     values = []
     errors = []
     for plans in predictions:
-        sigmas = [math.sqrt(tested) * plan.deviation(tested) for plan in plans]
-        pairs = list(zip(plans, sigmas, strict=True))
-        values.append(math.fsum(plan.mmd2 / sigma for plan, sigma in pairs) / len(plans))
+        criteria = []
+        standard_errors = []
+        for plan in plans:
+            sigma = math.sqrt(tested) * plan.deviation(tested)
+            criteria.append(plan.mmd2 / sigma)
+            standard_errors.append(plan.standard_error / sigma)
+        values.append(math.fsum(criteria) / len(plans))
         # Repeats share the points of the pilot: together they are taken to know no more than one
         # of them.
-        error = math.fsum(plan.standard_error / sigma for plan, sigma in pairs)
-        errors.append(error / len(plans))
+        errors.append(math.fsum(standard_errors) / len(plans))
     return values, errors
 
 
@@ -611,10 +676,13 @@ def fit_learning_curve(
         limit, loss, and their (2, 2) covariance as if loss were free: that more training has not
         helped on the pilot does not make it certain that it never will.
     """
-    design = np.array([[1.0, -_rate(size)] for size in sizes])
-    weights = 1 / np.square(np.maximum(errors, 1e-12))  # an error of 0 would weigh infinitely
-    covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
-    limit, loss = covariance @ (design.T @ (weights * np.asarray(values)))
+    design = np.array([[1.0, -_rate(size)] for size in sizes])  # (sizes, 2)
+    positive = np.maximum(errors, 1e-12)  # an error of 0 would weigh infinitely
+    weights = 1 / np.square(positive)
+    information = design.T @ (weights[:, None] * design)  # (2, 2)
+    covariance = np.linalg.inv(information)
+    weighted = weights * np.asarray(values)
+    limit, loss = covariance @ (design.T @ weighted)
     if loss < 0:  # a kernel does not get worse by training
         limit = np.average(values, weights=weights)
         loss = 0.0
@@ -626,4 +694,5 @@ def _rate(size: float) -> float:
 
     It falls from 5 points on.
     """
-    return float(size ** (-1 / 3) * math.sqrt(math.log(size)))
+    falling = size ** (-1 / 3)
+    return float(falling * math.sqrt(math.log(size)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._checks import check_alpha
+from .._insight import text_tables
 from .._result import format_pvalue
 from .._saving.saving import replace, writable
 from ..errors import IncompatibleParts, InputError, MissingDependency
@@ -80,8 +81,8 @@ def sentence(error: Exception) -> str:
 def as_text(value: float | bool | str) -> str:
     """A value of the data in few characters."""
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return "true" if value else "false"  # readers of a page need not know Python
+    return text_tables.as_text(value)
 
 
 def missing(package: str) -> MissingDependency:
@@ -107,7 +108,7 @@ def _environment() -> Any:
     environment.filters |= {
         "p": format_pvalue,
         "shown": as_text,
-        "percent": lambda share: f"{100 * share:.1f} %",
+        "percent": text_tables.percent,
     }
     return environment
 

@@ -285,7 +285,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     longest = max(abs(column.importance_share or 0.0) for column in ranked) or 1.0
 
     def differing(level: float) -> str:
-        count = sum(column.adjusted <= level for column in ranked)
+        count = sum(column.reject(level) for column in ranked)
         verb = "differs by itself" if count == 1 else "differ by themselves"
         return f"{count or 'None'} of {len(ranked)} columns {verb} at α = {level:g}"
 
