@@ -127,18 +127,45 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
 )
 """Every attribute of our modules, by class."""
 
+# Lists rather than a search among subclasses: whatever is not named here cannot come from a file.
 OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
 _STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, Spectral)
-_OTHERS = (FittedTest, TwoSampleTest, Learning, Schema, Column, Columns, Scaling, TrainingLog)
+_OTHERS = (
+    FittedTest,
+    TwoSampleTest,
+    Learning,
+    Schema,
+    Column,
+    Columns,
+    Scaling,
+    TrainingLog,
+)
 RECORDS: tuple[type, ...] = (*OBJECTIVES, *_STATISTICS, *_CALIBRATIONS, *_OTHERS)
 """Parts whose form is that of their fields."""
 
 CONTAINERS = (nn.ModuleList, nn.Sequential)
 _NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
-_ACTIVATIONS = (nn.ELU, nn.GELU, nn.LeakyReLU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Tanh)
+_ACTIVATIONS = (
+    nn.ELU,
+    nn.GELU,
+    nn.LeakyReLU,
+    nn.ReLU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Tanh,
+)
 _POOLING = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.MaxPool2d)
-_MAPS = (nn.Conv1d, nn.Conv2d, nn.Dropout, nn.Flatten, nn.Identity, nn.Linear, nn.Unflatten)
+_MAPS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Dropout,
+    nn.Flatten,
+    nn.Identity,
+    nn.Linear,
+    nn.Unflatten,
+)
 LAYERS: tuple[type[nn.Module], ...] = (*_MAPS, *_NORMALISATIONS, *_ACTIVATIONS, *_POOLING)
 """Parts of torch's, whose form is the signature of their constructor."""
 
@@ -165,7 +192,8 @@ def _as_mmd(
     return dict(zip(_MMD_IN_FILES, values, strict=True))
 
 
-_SPELLINGS: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
+_Spelling: TypeAlias = Callable[[Any], dict[str, Any]]
+_SPELLINGS: Mapping[type, _Spelling] = MappingProxyType(
     {
         MMD: lambda mmd: _as_mmd(mmd.estimator, mmd.alternative),
         BlockMMD: lambda mmd: _as_mmd("block", block_size=mmd.block_size),
@@ -179,8 +207,10 @@ _SPELLINGS: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
 
 
 def _fields(record: Any) -> Attributes:
+    # The types of fields are strings, as they stand in the source; hints are the types themselves.
     hints = get_type_hints(record)
-    return {field.name: hints[field.name] for field in dataclasses.fields(record)}
+    names = [field.name for field in dataclasses.fields(record)]
+    return {name: hints[name] for name in names}
 
 
 def _settings(module: type[nn.Module]) -> Attributes:
@@ -231,7 +261,8 @@ def values_of(part: Any) -> dict[str, Any]:
     spelling = _SPELLINGS.get(type(part))
     if spelling is not None:
         return spelling(part)
-    return {name: getattr(part, name) for name in FORMS[type(part)]}
+    form = FORMS[type(part)]
+    return {name: getattr(part, name) for name in form}
 
 
 def plain_type(hint: Any) -> Any:
@@ -239,9 +270,18 @@ def plain_type(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
+def is_tensor(hint: Any) -> bool:
+    """Whether a type is that of a tensor or of a parameter."""
+    return plain_type(hint) in (Tensor, nn.Parameter)
+
+
 def tensors_of(form: Attributes) -> set[str]:
     """The names of the attributes that are tensors."""
-    return {name for name, hint in form.items() if plain_type(hint) in (Tensor, nn.Parameter)}
+    names = set()
+    for name, hint in form.items():
+        if is_tensor(hint):
+            names.add(name)
+    return names
 
 
 def within(place: str, name: str) -> str:

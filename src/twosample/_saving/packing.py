@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,9 @@ from .forms import (
     within,
 )
 
+Plain: TypeAlias = dict[str, Any]
+"""Names -> what JSON can hold."""
+
 
 class Packed(NamedTuple):
     """A fitted test in pieces.
@@ -35,7 +38,7 @@ class Packed(NamedTuple):
     `own` has the parts of classes that are not ours, by name: `unpack` has to be given them again.
     """
 
-    tree: dict[str, Any]  # what JSON can hold
+    tree: Plain
     tensors: dict[str, Tensor]
     own: dict[str, Any]
 
@@ -44,8 +47,14 @@ def pack(fitted: FittedTest) -> Packed:
     """Take a fitted test to pieces."""
     writer = _Writer()
     tree = {"fitted": writer.plain(fitted, "")}
+    # What was fitted is never trained again. What it started from may be, so its file says which
+    # parameters that leaves alone.
     start = fitted.spec.representation
-    tree["frozen"] = [name for name, each in start.named_parameters() if not each.requires_grad]
+    frozen = []
+    for name, parameter in start.named_parameters():
+        if not parameter.requires_grad:
+            frozen.append(name)
+    tree["frozen"] = frozen
     return Packed(tree, writer.tensors, writer.own)
 
 
@@ -55,6 +64,7 @@ class _Writer:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.own: dict[str, Any] = {}
+        # (root, id of a module) -> the place at which it came first
         self.places: dict[tuple[str, int], str] = {}
 
     def plain(self, value: Any, place: str) -> Any:
@@ -64,44 +74,53 @@ class _Writer:
         if isinstance(value, Integral):
             return int(value)
         if isinstance(value, Real):
-            return float(value) if math.isfinite(value) else str(float(value))
+            number = float(value)
+            # JSON has no NaN and no infinity, so their names stand for them.
+            return number if math.isfinite(number) else str(number)
         if isinstance(value, tuple | list):
-            return [
-                self.plain(member, within(place, str(number)))
-                for number, member in enumerate(value)
-            ]
+            members = {str(number): member for number, member in enumerate(value)}
+            return list(self._plain_values(members, place).values())
         if isinstance(value, nn.Module):
             # What is shared stays shared, or its copies would be trained apart.
-            first = self.places.setdefault((root(place), id(value)), place)
+            module = (root(place), id(value))
+            first = self.places.setdefault(module, place)
             if first != place:
                 return {"class": SAME, "place": first}
-        if type(value) not in NAMES:
+        name = NAMES.get(type(value))  # of the very class: a subclass may do anything
+        if name is None:
             return self._own(value, place)
-        return {"class": NAMES[type(value)], **self._pieces(value, place)}
+        return {"class": name, **self._pieces(value, place)}
 
-    def _pieces(self, part: Any, place: str) -> dict[str, Any]:
-        if type(part) in CONTAINERS:
+    def _pieces(self, part: Any, place: str) -> Plain:
+        made = type(part)
+        if made in CONTAINERS:
             members = part._modules  # `named_children` leaves out what comes twice
             return {"members": self._plain_values(members, place)}
-        if type(part) in LAYERS:
+        if made in LAYERS:
             self._keep(part.state_dict(), place)
             return self._plain_values(_changed_settings(part), place)
         values = values_of(part)
-        tensors = tensors_of(FORMS[type(part)])
-        self._keep({name: values.pop(name) for name in tensors}, place)
+        tensors = {name: values.pop(name) for name in tensors_of(FORMS[made])}
+        self._keep(tensors, place)
         return self._plain_values(values, place)
 
-    def _plain_values(self, values: Mapping[str, Any], place: str) -> dict[str, Any]:
-        return {name: self.plain(value, within(place, name)) for name, value in values.items()}
+    def _plain_values(self, values: Mapping[str, Any], place: str) -> Plain:
+        plain = {}
+        for name, value in values.items():
+            plain[name] = self.plain(value, within(place, name))
+        return plain
 
-    def _own(self, part: Any, place: str) -> dict[str, Any]:
+    def _own(self, part: Any, place: str) -> Plain:
         """The name of a part whose class is not ours; its tensors are kept."""
         if isinstance(part, nn.Module):
             _refuse_scikit_learn(part)
             self._keep(part.state_dict(), place)
+        # An objective may be a function, which has a name of its own.
         name = getattr(part, "__name__", type(part).__name__)
         self.own[name] = part
-        return {"class": OWN, "name": name, "module": str(getattr(part, "__module__", ""))}
+        # The module is for the message of a reader who lacks the part; nothing imports it.
+        module = getattr(part, "__module__", "")
+        return {"class": OWN, "name": name, "module": str(module)}
 
     def _keep(self, tensors: Mapping[str, Any], place: str) -> None:
         for name, tensor in tensors.items():
@@ -115,8 +134,9 @@ class _Writer:
                     f"{where} has no size yet, so it cannot be saved; build the network with its "
                     "sizes."
                 )
+            values = tensor.detach().cpu()
             # A copy of its own, since parts may share memory.
-            self.tensors[where] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            self.tensors[where] = values.clone(memory_format=torch.contiguous_format)
 
 
 def _changed_settings(layer: nn.Module) -> dict[str, Any]:

@@ -36,6 +36,8 @@ FORMAT = 1
 """The version of the files that are written; later ones are refused."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
+Names: TypeAlias = Mapping[str, Any]
+"""Name -> note, or name of a class -> part."""
 
 _MOST_HEADER = 2**24  # bytes; ten thousand columns take about one million
 _UNSIGNED = "0" * 64  # in the place of the checksum while it is computed
@@ -48,7 +50,7 @@ class Saved(NamedTuple):
     provenance: dict[str, Any]
 
 
-def save(fitted: FittedTest, path: PathLike, *, notes: Mapping[str, Any] | None = None) -> None:
+def save(fitted: FittedTest, path: PathLike, *, notes: Names | None = None) -> None:
     """Write a fitted test to a file: `FittedTest.save`.
 
     It is written beside its place, and moved there once all of it is on the disk. Whatever fails,
@@ -103,9 +105,9 @@ def load(
     return read(path, parts=parts, device=device).fitted
 
 
-def read(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str = "auto") -> Saved:
+def read(path: PathLike, *, parts: Names | None = None, device: str = "auto") -> Saved:
     """As `load`, with the provenance of the test."""
-    chosen = choose_device(device)
+    chosen = choose_device(device)  # which may refuse, before a large file is read
     content = _bytes(Path(path))
     with _blaming(f"{path} cannot be used"):
         saved = _opened(content, parts or {})
@@ -116,23 +118,30 @@ def read(path: PathLike, *, parts: Mapping[str, Any] | None = None, device: str 
 # A test to bytes and back.
 
 
-def _content(fitted: FittedTest, notes: Mapping[str, Any] | None) -> tuple[bytes, dict[str, Any]]:
+def _content(fitted: FittedTest, notes: Names | None) -> tuple[bytes, Names]:
     """What to write, and the parts of which it has only the names."""
     packed = pack(fitted)
-    header = {"format": FORMAT, "provenance": _provenance(fitted, notes), "test": packed.tree}
+    header = {
+        "format": FORMAT,
+        "provenance": _provenance(fitted, notes),
+        "test": packed.tree,
+    }
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise InputError(
             f"the notes cannot be kept ({error}); give strings, numbers and lists of them."
         ) from error
-    content = as_bytes(packed.tensors, {"twosample": text, "sha256": _UNSIGNED})
-    return _resigned(content, _UNSIGNED, _digest(content)), packed.own
+    # The checksum is part of what it is a checksum of, so zeros stand in its place at first.
+    unsigned = as_bytes(packed.tensors, {"twosample": text, "sha256": _UNSIGNED})
+    signed = _resigned(unsigned, _UNSIGNED, _digest(unsigned))
+    return signed, packed.own
 
 
-def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str, Any]:
+def _provenance(fitted: FittedTest, notes: Names | None) -> dict[str, Any]:
     """When, by what and of what a file was made."""
-    devices = [parameter.device.type for parameter in fitted.representation.parameters()]
+    parameters = fitted.representation.parameters()
+    devices = [parameter.device.type for parameter in parameters]
     return {
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "twosample": __version__,
@@ -145,24 +154,30 @@ def _provenance(fitted: FittedTest, notes: Mapping[str, Any] | None) -> dict[str
     }
 
 
-def _opened(content: bytes, own: Mapping[str, Any]) -> Saved:
+def _opened(content: bytes, own: Names) -> Saved:
     header, tensors = _verified(content)
-    if set(header) != {"format", "provenance", "test"} or type(header["provenance"]) is not dict:
+    provenance = header.get("provenance")
+    keys_are_right = set(header) == {"format", "provenance", "test"}
+    if not keys_are_right or type(provenance) is not dict:
         raise InputError("its header is not that of a fitted test.")
-    return Saved(unpack(header["test"], tensors, own), header["provenance"])
+    fitted = unpack(header["test"], tensors, own)
+    return Saved(fitted, provenance)
 
 
 def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors, if the version is known and the checksum right."""
+    # A safetensors file: the length of its header in 8 bytes, the header as JSON, the tensors.
     length = int.from_bytes(content[:8], "little")
     if length > _MOST_HEADER:
         raise InputError(
             f"its header takes {length:,} bytes, and at most {_MOST_HEADER:,} are read."
         )
-    metadata = _object(content[8 : 8 + length]).get("__metadata__")
+    end = 8 + length
+    metadata = _object(content[8:end]).get("__metadata__")
     if type(metadata) is not dict or type(metadata.get("twosample")) is not str:
         raise InputError("it is a safetensors file, but does not hold a fitted test.")
     header = _object(metadata["twosample"])
+    # The version comes first: of a later format nobody here knows how it is signed.
     version = header.get("format")
     if type(version) is not int or version < 1:
         raise InputError("it does not say which version of the format it has.")
@@ -174,7 +189,8 @@ def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     signature = metadata.get("sha256")
     is_right = False
     if type(signature) is str:
-        is_right = _digest(_resigned(content, signature, _UNSIGNED)) == signature
+        unsigned = _resigned(content, signature, _UNSIGNED)
+        is_right = _digest(unsigned) == signature
     if not is_right:
         raise InputError("its checksum is not that of its content: it was altered, or cut short.")
     return header, tensors_of(content)
@@ -225,14 +241,17 @@ def writable(path: PathLike) -> Path:
     """
     try:
         file = Path(os.path.realpath(path))  # a link stays a link
+        folder = file.parent
         there = file.exists()
+        # The folder as well as the file: a new file is moved to its place.
+        touched = [folder, file] if there else [folder]
         if file.is_dir():
             problem = "is a folder; give the name of a file in it"
         elif there and not file.is_file():
             problem = "is no ordinary file; give the name of one"
-        elif not file.parent.is_dir():
-            problem = f"cannot be written, because there is no folder {file.parent}; make it first"
-        elif not os.access(file.parent, os.W_OK) or (there and not os.access(file, os.W_OK)):
+        elif not folder.is_dir():
+            problem = f"cannot be written, because there is no folder {folder}; make it first"
+        elif not all(os.access(place, os.W_OK) for place in touched):
             problem = "may not be written by this user; choose another place"
         else:
             return file
@@ -287,7 +306,8 @@ def _bytes(file: Path) -> bytes:
                 size = os.fstat(stream.fileno()).st_size
                 start = stream.read(9)
                 length = int.from_bytes(start[:8], "little")
-                if start[8:] == b"{" and length + 8 <= size:
+                has_header = start[8:] == b"{"
+                if has_header and length + 8 <= size:
                     return start + stream.read()
             problem = (
                 "is not a safetensors file, or has been cut short; give one that `save` has written"

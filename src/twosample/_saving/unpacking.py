@@ -11,10 +11,10 @@ import copy
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ from .forms import (
     SAME,
     SETTINGS,
     Positive,
+    is_tensor,
     plain_type,
     root,
     tensors_of,
@@ -48,7 +49,14 @@ _AFFORDABLE = 2**23  # values of a point, times the features or channels that a 
 _LONGEST_SHOWN = 60  # characters of a file in a message
 
 
-def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> FittedTest:
+Tensors: TypeAlias = Mapping[str, Tensor]
+"""Place -> the tensor of that place."""
+
+Pieces: TypeAlias = dict[str, Any]
+"""What a file says of a part, without its class."""
+
+
+def unpack(tree: Any, tensors: Tensors, own: Mapping[str, Any]) -> FittedTest:
     """Put a fitted test together; an `InputError` says which of the pieces do not fit, and how."""
     reader = _Reader(tensors, own)
     if type(tree) is not dict:
@@ -56,9 +64,11 @@ def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> 
     _check_keys(tree, {"fitted", "frozen"}, "")
     fitted: FittedTest = reader.value(tree["fitted"], FittedTest, "")
     if reader.tensors:
-        raise InputError(f"no part asks for the tensor {_shown(min(reader.tensors))}.")
+        unasked = min(reader.tensors)
+        raise InputError(f"no part asks for the tensor {_shown(unasked)}.")
     fitted.representation.eval().requires_grad_(False)
-    _freeze(fitted.spec.representation, reader.value(tree["frozen"], tuple[str, ...], "frozen"))
+    frozen = reader.value(tree["frozen"], tuple[str, ...], "frozen")
+    _freeze(fitted.spec.representation, frozen)
     _check_fitted(fitted, only_ours=not reader.own_used)
     return fitted
 
@@ -66,19 +76,23 @@ def unpack(tree: Any, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> 
 def _freeze(start: nn.Module, frozen: tuple[str, ...]) -> None:
     """Leave what a test starts from ready for training, but for the parameters that are frozen."""
     start.train()
-    unknown = set(frozen) - {name for name, _ in start.named_parameters()}
+    parameters = dict(start.named_parameters())
+    unknown = set(frozen) - set(parameters)
     if unknown:
-        raise InputError(
-            f"no part has the parameter {_shown(min(unknown))}, which is to be frozen."
-        )
-    for name, parameter in start.named_parameters():
+        # The least of them, so that the message does not depend on the order of a set.
+        first = _shown(min(unknown))
+        raise InputError(f"no part has the parameter {first}, which is to be frozen.")
+    for name, parameter in parameters.items():
         parameter.requires_grad_(name not in frozen)
 
 
 def words(error: Exception) -> str:
     """The first line of a foreign message."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = next(iter(text.strip().splitlines()), "") or type(error).__name__
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror  # without the number and the path, which our messages have
+    lines = text.strip().splitlines()
+    line = lines[0] if lines else type(error).__name__
     return line[:200].rstrip(" .:")
 
 
@@ -88,15 +102,15 @@ class _Reader:
     What does not fit is an `InputError` that names the place.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], own: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Tensors, own: Mapping[str, Any]) -> None:
         self.tensors = dict(tensors)  # those that no part has asked for yet
         self.own = own
-        self.modules: dict[str, nn.Module] = {}
+        self.modules: dict[str, nn.Module] = {}  # by place, as far as the file has been read
         self.own_used = False
 
     def value(self, data: Any, hint: Any, place: str) -> Any:
         """The value of type `hint` that `data`, or the tensor of this place, stands for."""
-        if place.count(".") > _DEEPEST:
+        if place.count(".") > _DEEPEST:  # or Python's own limit would end this in another way
             raise InputError(f"parts lie more than {_DEEPEST} deep in each other.")
         origin = get_origin(hint)
         options = get_args(hint)
@@ -109,7 +123,8 @@ class _Reader:
             return self._tuple(data, options, place)
         if hint in _PLAIN:
             return _PLAIN[hint](data, place)
-        if plain_type(hint) in (Tensor, nn.Parameter):
+        if is_tensor(hint):
+            # An annotation has the type first, then the numbers of dimensions.
             return self._tensor(place, dimensions=options[1:])
         return self._part(data, hint, place)
 
@@ -124,11 +139,15 @@ class _Reader:
 
     def _tuple(self, data: Any, options: tuple[Any, ...], place: str) -> tuple[Any, ...]:
         _checked(data, type(data) is list, "a list", place)
-        kinds = [options[0]] * len(data) if options[-1] is ... else list(options)
-        _checked(data, len(data) == len(kinds), f"a list of {len(kinds)}", place)
+        hints = list(options)
+        if options[-1] is ...:  # as in tuple[int, ...], of any length
+            hints = [options[0]] * len(data)
+        right_length = len(data) == len(hints)
+        _checked(data, right_length, f"a list of {len(hints)}", place)
         members = []
-        for number, kind in enumerate(kinds):
-            members.append(self.value(data[number], kind, within(place, str(number))))
+        for number, hint in enumerate(hints):
+            member_place = within(place, str(number))
+            members.append(self.value(data[number], hint, member_place))
         return tuple(members)
 
     def _tensor(
@@ -139,8 +158,10 @@ class _Reader:
             raise InputError(f"the tensor {place} is missing.")
         # A copy lies where torch puts its tensors: sums depend on alignment.
         tensor = self.tensors.pop(place).clone()
+        # Batch normalisations count batches in whole numbers; all else is of floats.
         is_float = like is None or like.is_floating_point()
-        if not _is_meant(tensor, place).all() or tensor.is_floating_point() != is_float:
+        right_kind = tensor.is_floating_point() == is_float
+        if not _is_meant(tensor, place).all() or not right_kind:
             raise InputError(
                 f"the tensor {place} holds what are no numbers, or numbers of another kind."
             )
@@ -165,7 +186,8 @@ class _Reader:
         elif name in CLASSES:
             made = CLASSES[name]
             # `Objective` is a protocol, which says nothing about classes.
-            right = issubclass(made, OBJECTIVES if hint is Objective else hint)
+            allowed = OBJECTIVES if hint is Objective else hint
+            right = issubclass(made, allowed)
             _checked(name, right, f"of the type {hint.__name__}", place)
             part = self._made(made, pieces, place)
         else:
@@ -176,7 +198,7 @@ class _Reader:
             self.modules[place] = part
         return part
 
-    def _made(self, made: type, pieces: dict[str, Any], place: str) -> Any:
+    def _made(self, made: type, pieces: Pieces, place: str) -> Any:
         if made in CONTAINERS:
             return self._container(made, pieces, place)
         if made in LAYERS:
@@ -185,7 +207,7 @@ class _Reader:
             return self._module(made, pieces, place)
         return self._record(made, pieces, place)
 
-    def _same(self, pieces: dict[str, Any], hint: Any, place: str) -> nn.Module:
+    def _same(self, pieces: Pieces, hint: Any, place: str) -> nn.Module:
         """A module that has been read already, at another place."""
         _check_keys(pieces, {"place"}, place)
         other = pieces["place"]
@@ -198,52 +220,65 @@ class _Reader:
         _checked(other, known, f"the place of a {hint.__name__} that comes before it", place)
         return self.modules[other]
 
-    def _record(self, made: Any, pieces: dict[str, Any], place: str) -> Any:
+    def _record(self, made: Any, pieces: Pieces, place: str) -> Any:
         """A record. A field that is not there, as in older files, has its default."""
         form = FORMS[made]
         tensors = tensors_of(form)
-        fields = dataclasses.fields(made)
-        needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+        needed = set()
+        for field in dataclasses.fields(made):
+            if field.default is dataclasses.MISSING:
+                needed.add(field.name)
         _check_keys(pieces, set(form) - tensors, place, needed=needed - tensors)
-        values = {}
-        for name, hint in form.items():
-            if name in pieces or name in tensors:
-                values[name] = self.value(pieces.get(name), hint, within(place, name))
+        present = [name for name in form if name in pieces or name in tensors]
+        values = self._attributes(present, made, pieces, place)
         return made(**values)
 
-    def _module(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+    def _attributes(
+        self, names: Iterable[str], made: Any, pieces: Pieces, place: str
+    ) -> dict[str, Any]:
+        """The values of these attributes of a class; those of tensors are not among the pieces."""
+        form = FORMS[made]
+        values = {}
+        for name in names:
+            values[name] = self.value(pieces.get(name), form[name], within(place, name))
+        return values
+
+    def _module(self, made: Any, pieces: Pieces, place: str) -> nn.Module:
         """A module of ours: as its constructor leaves it, then with the attributes of its form.
 
         The constructor gets only what it cannot do without, so no size in a file is acted on.
         """
         form = FORMS[made]
         _check_keys(pieces, set(form) - tensors_of(form), place)
-        values = {}
-        for name, hint in form.items():
-            values[name] = self.value(pieces.get(name), hint, within(place, name))
-        settings = SETTINGS[made].items()
-        needed = [name for name, default in settings if default is inspect.Parameter.empty]
-        module: nn.Module = made(**{name: values[name] for name in needed})
-        for name, hint in form.items():
-            value = values[name]
-            if plain_type(hint) is nn.Parameter:
-                value = nn.Parameter(value)
-            setattr(module, name, value)
+        values = self._attributes(form, made, pieces, place)
+        needed = {}
+        for name, default in SETTINGS[made].items():
+            if default is inspect.Parameter.empty:
+                needed[name] = values[name]
+        module: nn.Module = made(**needed)
+        for name, value in values.items():
+            # A tensor of a file is only values; what can be trained is a parameter.
+            is_parameter = plain_type(form[name]) is nn.Parameter
+            attribute = nn.Parameter(value) if is_parameter else value
+            setattr(module, name, attribute)
         return module
 
-    def _container(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+    def _container(self, made: Any, pieces: Pieces, place: str) -> nn.Module:
         _check_keys(pieces, {"members"}, place)
-        _checked(pieces["members"], type(pieces["members"]) is dict, "an object", place)
+        members = pieces["members"]
+        _checked(members, type(members) is dict, "an object", place)
         container: nn.Module = made()
-        for name, member in pieces["members"].items():
-            container.add_module(name, self.value(member, nn.Module, within(place, name)))
+        for name, member in members.items():
+            module = self.value(member, nn.Module, within(place, name))
+            container.add_module(name, module)
         return container
 
-    def _layer(self, made: Any, pieces: dict[str, Any], place: str) -> nn.Module:
+    def _layer(self, made: Any, pieces: Pieces, place: str) -> nn.Module:
         """A layer of torch, made where sizes take no memory; its weights are those of the file."""
         _check_keys(pieces, set(SETTINGS[made]), place, needed=set())
         settings = {}
         for name, setting in pieces.items():
+            # JSON has no tuples, which torch takes for sizes.
             settings[name] = tuple(setting) if type(setting) is list else setting
         try:
             with torch.device("meta"):
@@ -255,10 +290,11 @@ class _Reader:
         state = {}
         for name, like in layer.state_dict().items():
             state[name] = self._tensor(within(place, name), like)
+        # Assigned, not copied: there is no memory yet to copy into.
         layer.load_state_dict(state, assign=True)
         return layer
 
-    def _own(self, pieces: dict[str, Any], hint: Any, place: str) -> Any:
+    def _own(self, pieces: Pieces, hint: Any, place: str) -> Any:
         """A part whose class is not ours: the one that was given, with the saved tensors."""
         _check_keys(pieces, {"name", "module"}, place)
         name = _string(pieces["name"], place)
@@ -291,7 +327,9 @@ class _Reader:
         try:
             module.load_state_dict(state)
         except RuntimeError as error:
-            why = " ".join(str(error).partition("\n")[2].split())
+            # The first line of torch only says that it failed, the others say where.
+            _, _, where = str(error).partition("\n")
+            why = " ".join(where.split())
             raise InputError(
                 f"parts[{name!r}] is not like the {name} that was saved as its {place}; build it "
                 f"as that one was. ({why[:300]})"
@@ -317,24 +355,29 @@ def _checked(data: Any, right: bool, expected: str, place: str) -> Any:
 
 
 def _check_keys(
-    data: dict[str, Any], known: set[str], place: str, *, needed: set[str] | None = None
+    data: Pieces, known: set[str], place: str, *, needed: set[str] | None = None
 ) -> None:
     """Refuse keys that are not `known`, and the lack of any that is `needed`; None means all."""
+    where = place or "the top"
     unknown = set(data) - known
     if unknown:
-        raise InputError(
-            f"at {place or 'the top'}: this version of twosample does not know "
-            f"{_shown(min(unknown))}."
-        )
-    missing = (known if needed is None else needed) - set(data)
+        first = _shown(min(unknown))
+        raise InputError(f"at {where}: this version of twosample does not know {first}.")
+    if needed is None:
+        needed = known
+    missing = needed - set(data)
     if missing:
-        raise InputError(f"at {place or 'the top'}: {min(missing)!r} is missing.")
+        raise InputError(f"at {where}: {min(missing)!r} is missing.")
 
 
 def _shown(data: Any) -> str:
     """What a file holds, short enough for a message."""
-    text = repr(data) if isinstance(data, str | float | int | None) else f"a {type(data).__name__}"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    if not isinstance(data, str | float | int | None):
+        return f"a {type(data).__name__}"
+    text = repr(data)
+    if len(text) > _LONGEST_SHOWN:
+        return f"{text[: _LONGEST_SHOWN - 3]}..."
+    return text
 
 
 def _truth(data: Any, place: str) -> Any:
@@ -348,21 +391,32 @@ def _string(data: Any, place: str) -> Any:
 
 def _whole(data: Any, place: str) -> Any:
     # Torch's sizes are 64 bits wide; JSON has numbers of any length.
-    return _checked(data, type(data) is int and abs(data) < 2**63, "a whole number", place)
+    is_whole = type(data) is int and abs(data) < 2**63
+    return _checked(data, is_whole, "a whole number", place)
 
 
 def _number(data: Any, place: str) -> Any:
     if type(data) is str and data in ("nan", "inf", "-inf"):
         return float(data)
-    return _checked(data, type(data) in (int, float) and abs(data) < 1e308, "a number", place)
+    # A whole number beyond the largest float could not become one.
+    is_number = type(data) in (int, float) and abs(data) < 1e308
+    return _checked(data, is_number, "a number", place)
 
 
 def _positive(data: Any, place: str) -> Any:
-    return _checked(data, 0 < _number(data, place) < math.inf, "a positive number", place)
+    number = _number(data, place)
+    return _checked(data, 0 < number < math.inf, "a positive number", place)
 
 
-_PLAIN: Mapping[Any, Callable[[Any, str], Any]] = MappingProxyType(
-    {bool: _truth, str: _string, int: _whole, float: _number, Positive: _positive}
+_Check: TypeAlias = Callable[[Any, str], Any]
+_PLAIN: Mapping[Any, _Check] = MappingProxyType(
+    {
+        bool: _truth,
+        str: _string,
+        int: _whole,
+        float: _number,
+        Positive: _positive,
+    }
 )
 
 
@@ -373,13 +427,17 @@ def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
     """Refuse a test whose parts are each in order but do not fit each other."""
     _check_schema(fitted.schema)
     _check_scaling(fitted.scaling, fitted.schema)
-    if fitted.train_sizes is not None and min(fitted.train_sizes) < 1:
-        raise InputError(f"{min(fitted.train_sizes)} points to train on are too few.")
+    if fitted.train_sizes is not None:
+        fewest = min(fitted.train_sizes)
+        if fewest < 1:
+            raise InputError(f"{fewest} points to train on are too few.")
     # The constructor of a test has checked what it starts from, not what was fitted.
-    fitted.spec.statistic.check(fitted.representation)
-    fitted.spec.calibration.check(fitted.spec.statistic, fitted.representation)
+    representation = fitted.representation
+    statistic = fitted.spec.statistic
+    statistic.check(representation)
+    fitted.spec.calibration.check(statistic, representation)
     if only_ours:
-        _check_shapes(fitted.representation, fitted.schema)
+        _check_shapes(representation, fitted.schema)
 
 
 def _check_schema(schema: Schema) -> None:
@@ -388,11 +446,13 @@ def _check_schema(schema: Schema) -> None:
     for column in schema.columns:
         has_levels = column.kind == "category" or not column.levels
         right &= _all_differ(column.levels) and has_levels and math.isfinite(column.fill)
+    shape = schema.shape
     if schema.kind == "table":
-        right &= len(names) > 0 and schema.shape == (len(schema.features),) and schema.pixels == ""
+        right &= len(names) > 0 and schema.pixels == ""
+        right &= shape == (len(schema.features),)
     else:
-        right &= not names and len(schema.shape) == 3 and schema.pixels != ""
-        right = right and min(schema.shape) > 0
+        right &= not names and schema.pixels != ""
+        right &= len(shape) == 3 and min(shape) > 0  # channels, height, width
     if not right:
         raise InputError("its columns, or the shape of its images, contradict each other.")
 
@@ -402,12 +462,12 @@ def _all_differ(names: Sequence[str]) -> bool:
 
 
 def _check_scaling(scaling: Scaling, schema: Schema) -> None:
-    expected = schema.shape if schema.kind == "table" else ()
+    expected = schema.shape if schema.kind == "table" else ()  # one scale for all pixels
     for tensor in (scaling.shift, scaling.scale):
-        if tuple(tensor.shape) != expected or tensor.dtype != torch.float64:
+        shape = tuple(tensor.shape)
+        if shape != expected or tensor.dtype != torch.float64:
             raise InputError(
-                f"its scaling has the shape {tuple(tensor.shape)}; it must be {expected}, in "
-                "float64."
+                f"its scaling has the shape {shape}; it must be {expected}, in float64."
             )
     if not (scaling.scale > 0).all():
         raise InputError("its scaling has a scale that is not positive.")
@@ -418,15 +478,18 @@ def _check_shapes(seen: nn.Module, schema: Schema) -> None:
     tensors = dict((*seen.named_parameters(), *seen.named_buffers()))
     if any(tensor.isnan().any() for tensor in tensors.values()):
         raise InputError("a scale of it was left open, so it was never fitted.")
-    widest = max((len(tensor) for tensor in tensors.values() if tensor.ndim > 1), default=1)
+    widths = [len(tensor) for tensor in tensors.values() if tensor.ndim > 1]
+    widest = max(widths, default=1)
     # Points of a size that a file chooses go where they have no content and take no memory. Torch
     # needs a second to get ready for that, so others do not.
-    device = "cpu" if math.prod(schema.shape) * widest < _AFFORDABLE else "meta"
+    values_made = math.prod(schema.shape) * widest
+    device = "cpu" if values_made < _AFFORDABLE else "meta"
     # A kernel asks for the values of these few numbers, so they keep their content.
     asked_for = ("log_bandwidth", "log_weights")
-    moved = {
-        name: tensor.to(device) for name, tensor in tensors.items() if not name.endswith(asked_for)
-    }
+    moved = {}
+    for name, tensor in tensors.items():
+        if not name.endswith(asked_for):
+            moved[name] = tensor.to(device)
     try:
         points = torch.zeros(2, *schema.shape, device=device)
         arguments = (points, points) if isinstance(seen, Kernel) else (points,)
