@@ -108,12 +108,17 @@ def render_comparison(
     effect, values = effects(comparison)
     distances = None
     if len(comparison):  # a comparison that was interrupted may hold nothing yet
-        explained = {name: each.explained or each.result for name, each in findings.items()}
+        explained = {}
+        for name, each in findings.items():
+            explained[name] = each.explained or each.result
         distances = distances_of(comparison, explained)
     verdicts = {}
     for level in levels:
-        verdicts[level] = verdict(len(comparison.reject(level)), len(comparison))
+        rejected = comparison.reject(level)
+        verdicts[level] = verdict(len(rejected), len(comparison))
     promise = _PROMISES[comparison.correction]
+    results = comparison.values()
+    units = [each.unit for each in findings.values()]  # the same for all of them
     return fill(
         "comparison.html.jinja",
         {"levels": levels, "alpha": alpha},
@@ -126,9 +131,9 @@ def render_comparison(
         adjusted=CORRECTIONS[comparison.correction].name,
         effect=effect,
         values=values,
-        unit=next((each.unit for each in findings.values()), "rows"),
-        trained=any(result.train_sizes is not None for result in comparison.values()),
-        exact=all(is_exact(result) for result in comparison.values()),
+        unit=units[0] if units else "rows",
+        trained=any(result.train_sizes is not None for result in results),
+        exact=all(is_exact(result) for result in results),
         chart=None if distances is None else distance_chart(distances),
         intervals=distances is not None and distances.has_intervals,
         parts={name: _part(comparison, name, each) for name, each in findings.items()},
@@ -140,9 +145,12 @@ def _all_findings(
     comparison: Comparison, generators: Generators, progress: bool | None
 ) -> dict[str, Findings]:
     """What there is to say about each of the samples that differ most."""
-    ranked = sorted(
-        comparison, key=lambda name: (comparison.adjusted[name], comparison[name].pvalue)
-    )
+
+    def rank(name: str) -> tuple[float, float]:
+        # Adjusted p-values are often equal; then the p-value itself decides.
+        return comparison.adjusted[name], comparison[name].pvalue
+
+    ranked = sorted(comparison, key=rank)
     most = _MOST_ALBUMS if _has_images(comparison) else _MOST_PARTS
     chosen = set(ranked[:most])
     findings = {}
@@ -163,8 +171,10 @@ def _all_findings(
 
 
 def _has_images(comparison: Comparison) -> bool:
-    tests = [result.fitted for result in comparison.values()]
-    return any(test is not None and test.schema.kind == "image" for test in tests)
+    for result in comparison.values():
+        if result.fitted is not None and result.fitted.schema.kind == "image":
+            return True
+    return False
 
 
 def _part(comparison: Comparison, name: str, findings: Findings) -> dict[str, Any]:
@@ -203,7 +213,8 @@ def _facts(comparison: Comparison, name: str) -> list[Fact]:
 def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:
     """Everything that it takes to do the same again."""
     lines = given_facts(facts)
-    tests = [repr(each.fitted.spec) for each in comparison.values() if each.fitted is not None]
+    fitted_tests = [result.fitted for result in comparison.values()]
+    tests = [repr(fitted.spec) for fitted in fitted_tests if fitted is not None]
     for test in dict.fromkeys(tests):  # most samples share one
         lines.append(("Test", test, True))
     lines.append(("Correction", CORRECTIONS[comparison.correction].name, False))

@@ -76,14 +76,14 @@ class Findings:
     def rows_used(self) -> str:
         """Which rows were explained, when not all of the held-out ones were: a sentence or ""."""
         # A page that used all rows need not say so.
-        if self.explained is None or self.explained.sizes == self.result.sizes:
+        explained = self.explained
+        if explained is None or explained.sizes == self.result.sizes:
             return ""
-        n, m = self.explained.sizes
+        n, m = explained.sizes
         all_n, all_m = self.result.sizes
-        return (
-            f"From {n:,} + {m:,} of the {all_n:,} + {all_m:,} held-out {self.unit}, drawn at "
-            "random."
-        )
+        used = f"{n:,} + {m:,}"
+        held_out_points = f"{all_n:,} + {all_m:,}"
+        return f"From {used} of the {held_out_points} held-out {self.unit}, drawn at random."
 
     def at_levels(self, text: Callable[[float], str]) -> dict[float, str]:
         """A text for each level."""
@@ -102,14 +102,26 @@ def findings_of(
     why_not = ""
     if explanation is None:
         explanation, why_not = or_why(lambda: _explain_a_part(result, generators, progress))
-    return Findings(result, alpha, levels, generators, explanation, why_not)
+    return Findings(
+        result=result,
+        alpha=alpha,
+        levels=levels,
+        generators=generators,
+        explanation=explanation,
+        why_not=why_not,
+    )
 
 
 def _explain_a_part(
     result: TwoSampleResult, generators: Generators, progress: bool | None
 ) -> Explanation:
     part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
-    return explain(part, rows=ROWS_SHOWN, rng=generators.numpy("explain"), progress=progress)
+    return explain(
+        part,
+        rows=ROWS_SHOWN,
+        rng=generators.numpy("explain"),
+        progress=progress,
+    )
 
 
 def on_fewer_points(

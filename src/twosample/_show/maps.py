@@ -32,9 +32,10 @@ from .._resources import Resources
 from .._result import TwoSampleResult
 from .._two_sample import FittedTest
 from ..errors import IncompatibleParts, InputError
+from .charts import Ends
 
 Array = NDArray[np.float64]
-Limits = tuple[tuple[float, float], tuple[float, float]]
+Limits = tuple[Ends, Ends]
 """The ends of the horizontal and of the vertical axis."""
 
 WITNESS_CLASSES = 9
@@ -87,7 +88,8 @@ class Scatter:
         """Ends of the axes that hold the bulk of the points, with a margin."""
         # A few far-out points would otherwise press all others into a corner.
         low, high = np.quantile(self.positions, [0.005, 0.995], axis=0)  # (2,) each
-        margin = np.where(high > low, 0.08 * (high - low), 0.5)
+        extent = high - low
+        margin = np.where(high > low, 0.08 * extent, 0.5)
         left, bottom = (low - margin).tolist()
         right, top = (high + margin).tolist()
         return (left, right), (bottom, top)
@@ -142,7 +144,8 @@ class PointMap(Scatter):
     @property
     def largest(self) -> float:
         """The size of the witness at which colours end; few points have more."""
-        return float(np.quantile(np.abs(self.witness), 0.98)) or 1.0
+        sizes = np.abs(self.witness)
+        return float(np.quantile(sizes, 0.98)) or 1.0  # the witness may be 0 everywhere
 
     @property
     def colours(self) -> Array:
@@ -152,8 +155,11 @@ class PointMap(Scatter):
     @property
     def classes(self) -> list[int]:
         """The colour of each point as a number from 0 (as in Y) to WITNESS_CLASSES - 1."""
-        classes = np.floor((self.colours + 1) / 2 * WITNESS_CLASSES)
-        return [int(shade) for shade in classes.clip(0, WITNESS_CLASSES - 1)]
+        shares = (self.colours + 1) / 2  # from 0 to 1
+        classes = np.floor(shares * WITNESS_CLASSES)
+        # The very end of the scale belongs to the last colour.
+        known = classes.clip(0, WITNESS_CLASSES - 1)
+        return [int(shade) for shade in known]
 
     @property
     def levels(self) -> Array:
@@ -165,8 +171,9 @@ class PointMap(Scatter):
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
         across, up = self.axes
+        count = int(self.inside.sum())
         return (
-            f"Map of {int(self.inside.sum())} held-out points: across {across}, up {up}; "
+            f"Map of {count} held-out points: across {across}, up {up}; "
             "coloured by whether they look like X or like Y."
         )
 
@@ -224,7 +231,8 @@ def point_map(
     fitted, samples = held_out(explanation.result)
     generators = Generators(rng)
     n, m = samples.sizes
-    shuffled = torch.randperm(n + m, generator=generators.torch("map"))
+    draws = generators.torch("map")
+    shuffled = torch.randperm(n + m, generator=draws)
     chosen = shuffled[:most].sort().values
     of_y = (chosen >= n).numpy()
     points = samples.pooled()[chosen.to(samples.x.device)]
@@ -304,7 +312,8 @@ def is_plane(schema: Schema) -> bool:
 def _features(fitted: FittedTest, samples: Samples, generator: torch.Generator) -> Array:
     """(N, d): what the kernel compares points by, or the features that the statistic takes."""
     embed = embedding_of(fitted.representation)
-    embedded = embed_samples(samples, embed, generator, Resources(fitted.spec.memory))
+    resources = Resources(fitted.spec.memory)
+    embedded = embed_samples(samples, embed, generator, resources)
     # After its features a deep kernel keeps the raw columns, too.
     first = embedded.parts[0].flatten(1)
     features: Array = first.double().cpu().numpy()
@@ -317,8 +326,10 @@ def _space(fitted: FittedTest, schema: Schema) -> str:
     learned = isinstance(representation, DeepKernel | Mapped)
     if isinstance(representation, Kernel) and not learned:
         return "the pixels" if schema.kind == "image" else "the standardised columns"
-    scored = any(isinstance(part, SklearnClassifier) for part in representation.modules())
-    return "the score" if scored else "the learned features"
+    for part in representation.modules():
+        if isinstance(part, SklearnClassifier):
+            return "the score"
+    return "the learned features"
 
 
 def _spread_out(features: Array, generator: torch.Generator) -> Array:
@@ -333,7 +344,8 @@ def _main_axes(features: Array) -> tuple[Array, float]:
     _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
     first_two = directions[:2]  # (2, d)
     variance = lengths**2
-    total = max(variance.sum(), np.finfo(np.float64).tiny)  # features may all be the same
+    tiny = np.finfo(np.float64).tiny  # features may all be the same
+    total = max(variance.sum(), tiny)
     share = variance[:2].sum() / total
     return centred @ first_two.T, float(share)
 
@@ -344,7 +356,8 @@ def _witness_field(result: TwoSampleResult, limits: Limits) -> Field:
     x, y, grid = _grid(limits)
     # `witness` asks for the names of columns, which points of a grid do not have.
     unnamed = as_samples([[0.0, 0.0]], [[1.0, 1.0]]).schema
-    result = dataclasses.replace(result, samples=dataclasses.replace(samples, schema=unnamed))
+    renamed = dataclasses.replace(samples, schema=unnamed)
+    result = dataclasses.replace(result, samples=renamed)
     points = fitted.scaling.undo(samples.pooled()).numpy()
     values = witness(result, np.concatenate([grid, points]))
     field = values[: len(grid)]
@@ -408,8 +421,15 @@ def kernel_contours_of(
         around = kernel(a, b)  # (G, centres)
         at_centres = kernel(b, b).diagonal()
     values = (around / at_centres).double().cpu().numpy()
-    fields = [Field(x, y, column.reshape(_GRID, _GRID)) for column in values.T]
-    return KernelContours(points, scaling.undo(centres).numpy(), tuple(fields))
+    fields = []
+    for column in values.T:  # one for each centre
+        on_grid = column.reshape(_GRID, _GRID)
+        fields.append(Field(x, y, on_grid))
+    return KernelContours(
+        points=points,
+        centres=scaling.undo(centres).numpy(),
+        fields=tuple(fields),
+    )
 
 
 def _is_inner_product(representation: nn.Module, samples: Samples) -> bool:
@@ -423,7 +443,8 @@ def _is_inner_product(representation: nn.Module, samples: Samples) -> bool:
 
 def _cluster_centres(points: Array, count: int, generator: np.random.Generator) -> Array:
     """The centres of the tightest clusters that k-means finds from a few starts."""
-    count = min(count, len(np.unique(points, axis=0)))
+    distinct = np.unique(points, axis=0)
+    count = min(count, len(distinct))
     spread = np.inf
     tightest = points[:count]
     for _ in range(_STARTS):
@@ -431,9 +452,10 @@ def _cluster_centres(points: Array, count: int, generator: np.random.Generator) 
             # A cluster that becomes empty keeps its centre, which is as typical as before.
             warnings.simplefilter("ignore")
             centres, _ = kmeans2(points, count, iter=25, minit="++", seed=generator)
-        distances = cdist(points, centres, "sqeuclidean").min(1)
-        if distances.sum() < spread:
-            spread = distances.sum()
+        to_centres = cdist(points, centres, "sqeuclidean")  # (N, count)
+        total = to_centres.min(1).sum()
+        if total < spread:
+            spread = total
             tightest = centres
     return tightest
 

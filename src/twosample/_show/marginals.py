@@ -84,11 +84,15 @@ class Shares:
             places = np.arange(len(total))
         else:
             places = np.argsort(-total, kind="stable")[:_MOST_LEVELS]
-        places = places[total[places] > 0]
-        levels = tuple(self.levels[place] for place in places)
-        x = self.x[places]
-        y = self.y[places]
-        return Shares(self.name, levels, x, y, self.ordered)
+        is_there = total[places] > 0
+        places = places[is_there]
+        return Shares(
+            name=self.name,
+            levels=tuple(self.levels[place] for place in places),
+            x=self.x[places],
+            y=self.y[places],
+            ordered=self.ordered,
+        )
 
     @property
     def highest(self) -> float:
@@ -99,21 +103,26 @@ class Shares:
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
         texts = []
-        for level, in_x, in_y in zip(self.levels, self.x, self.y, strict=True):
-            texts.append(f"{level} {100 * in_x:.0f} % and {100 * in_y:.0f} %")
+        for place, level in enumerate(self.levels):
+            in_x = 100 * self.x[place]
+            in_y = 100 * self.y[place]
+            texts.append(f"{level} {in_x:.0f} % and {in_y:.0f} %")
         return f"Shares of the levels of {self.name} in X and in Y: {', '.join(texts)}."
 
 
 def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
     """How one column of a table is distributed in each of the held-out samples."""
     fitted, samples = held_out(result)
-    columns = {column.name: (column, place) for column, place in places(samples.schema)}
-    if name not in columns:
-        listed = ", ".join(columns) or "none, as these are images"
+    columns = places(samples.schema)
+    names = [column.name for column, _ in columns]
+    if name not in names:
+        listed = ", ".join(names) or "none, as these are images"
         raise InputError(f"there is no column {name!r}; there are {listed}.")
-    column, place = columns[name]  # place: a slice of encoded columns
-    x = fitted.scaling.undo(samples.x).numpy()[:, place]  # (n, encoded columns)
-    y = fitted.scaling.undo(samples.y).numpy()[:, place]
+    column, place = columns[names.index(name)]  # place: a slice of encoded columns
+    all_x = fitted.scaling.undo(samples.x).numpy()
+    all_y = fitted.scaling.undo(samples.y).numpy()
+    x = all_x[:, place]  # (n, encoded columns)
+    y = all_y[:, place]  # (m, encoded columns)
     if column.kind == "numeric":
         present_x = _present(column, x)
         present_y = _present(column, y)
@@ -123,12 +132,16 @@ def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
         x = _truth_shares(column, x)
         y = _truth_shares(column, y)
     else:
-        levels = tuple(feature.removeprefix(f"{name}=") for feature in column.features)
+        prefix = f"{name}="
+        levels = tuple(feature.removeprefix(prefix) for feature in column.features)
         if column.missing:
             levels = levels[:-1]  # the last one says that there is no value
     if column.missing:
         levels = (*levels, "missing")
-    return Shares(name, levels, x.mean(0), y.mean(0))
+    # Each row has a 1 at its level and 0 elsewhere, so means are shares.
+    share_x = x.mean(0)
+    share_y = y.mean(0)
+    return Shares(name, levels, share_x, share_y)
 
 
 def _of_numbers(name: str, x: Array, y: Array) -> Densities | Shares:
@@ -147,7 +160,8 @@ def _of_numbers(name: str, x: Array, y: Array) -> Densities | Shares:
 
 
 def _count_shares(values: Array, counts: Array) -> Array:
-    matches = np.rint(values)[:, None] == counts  # (N, counts)
+    whole = np.rint(values)
+    matches = whole[:, None] == counts  # (N, counts)
     shares: Array = matches.mean(0)
     return shares
 
@@ -159,7 +173,8 @@ def _truth_shares(column: Column, values: Array) -> Array:
         return np.column_stack([1 - true, true])
     missing = values[:, -1:]
     true = true * (1 - missing)  # a gap is filled with a value that was never there
-    return np.column_stack([1 - true - missing, true, missing])
+    false = 1 - true - missing
+    return np.column_stack([false, true, missing])
 
 
 def _present(column: Column, values: Array) -> Array:
@@ -179,8 +194,9 @@ def _few_whole_numbers(values: Array) -> Array | None:
     distinct: Array = np.unique(whole)
     # The points were scaled in single precision, so a whole number may be off by a small part of
     # the range; undoing the scaling adds a rounding of the size of the numbers.
-    tolerance = min(0.01, 1e-5 * float(np.ptp(values)))
-    tolerance += 1e-12 * float(np.abs(values).max())
+    extent = float(np.ptp(values))
+    largest = float(np.abs(values).max())
+    tolerance = min(0.01, 1e-5 * extent) + 1e-12 * largest
     farthest_off = np.abs(values - whole).max()
     if len(distinct) > _MOST_COUNTS or farthest_off > tolerance:
         return None
@@ -215,7 +231,9 @@ def _density(values: Array, at: Array, width: float) -> Array:
     total = np.zeros(len(at))
     for part in np.array_split(values, 8):
         distances = (at[:, None] - part) / width  # (points of the curve, values)
-        total += np.exp(-0.5 * distances**2).sum(1)
+        bells = np.exp(-0.5 * distances**2)
+        total += bells.sum(1)
+    # All bells together have this area, and a density has the area 1.
     area = len(values) * width * math.sqrt(2 * math.pi)
     density: Array = total / area
     return density

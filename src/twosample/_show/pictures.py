@@ -6,7 +6,7 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from .page import missing
 Bytes = NDArray[np.uint8]
 """An image as (H, W) or (H, W, C), from 0 to 255."""
 
+Images: TypeAlias = Sequence[NDArray[Any]]
+"""Images of one size, of bytes or of floats."""
+
 _TILE = 40  # pixels of the longer side of an image on the map
 _TILES_ACROSS = 30
 
@@ -24,18 +27,24 @@ def mosaic(images: Sequence[Bytes], columns: int, gap: int = 1) -> Bytes:
     """Images of one size side by side, in rows of `columns`, on white."""
     height, width, *channels = images[0].shape
     lines = math.ceil(len(images) / columns)
-    sheet_height = lines * (height + gap) - gap
-    sheet_width = columns * (width + gap) - gap
-    # There is no gap after the last line and the last column, and white where images are missing.
-    sheet = np.full((sheet_height, sheet_width, *channels), 255, dtype=np.uint8)
+    # From one image to the next. There is no gap after the last line and the last column.
+    down = height + gap
+    across = width + gap
+    sheet_height = lines * down - gap
+    sheet_width = columns * across - gap
+    shape = (sheet_height, sheet_width, *channels)
+    sheet = np.full(shape, 255, dtype=np.uint8)  # white where images are missing
     for place, image in enumerate(images):
-        top = (place // columns) * (height + gap)
-        left = (place % columns) * (width + gap)
-        sheet[top : top + height, left : left + width] = image
+        line, column = divmod(place, columns)
+        top = line * down
+        left = column * across
+        bottom = top + height
+        right = left + width
+        sheet[top:bottom, left:right] = image
     return sheet
 
 
-def shades(images: Sequence[NDArray[np.generic]]) -> list[Bytes]:
+def shades(images: Images) -> list[Bytes]:
     """Images as 0..255: bytes as they are, floats on one scale for all of them."""
     if not images or images[0].dtype == np.uint8:
         return [image.astype(np.uint8) for image in images]
@@ -45,17 +54,20 @@ def shades(images: Sequence[NDArray[np.generic]]) -> list[Bytes]:
     factor = 255 / max(high - low, tiny)
     shaded = []
     for image in images:
-        scaled = (image.astype(np.float64) - low) * factor
+        above = image.astype(np.float64) - low
+        scaled = above * factor
         shaded.append(scaled.round().astype(np.uint8))
     return shaded
 
 
-def thumbnails(images: Sequence[NDArray[np.generic]], longest: int) -> list[str]:
+def thumbnails(images: Images, longest: int) -> list[str]:
     """Images with at most `longest` pixels on a side, each as an address that holds all of it."""
-    return [_address(_smaller(image, longest), "PNG") for image in shades(images)]
+    pictures = [_smaller(image, longest) for image in shades(images)]
+    # PNG, which loses nothing: of small images every pixel counts.
+    return [_address(picture, "PNG") for picture in pictures]
 
 
-def sprite(images: Sequence[NDArray[Any]]) -> dict[str, Any]:
+def sprite(images: Images) -> dict[str, Any]:
     """All images of a map in one small picture, and what a script needs to find one in it."""
     tiles = []
     for image in shades(images):

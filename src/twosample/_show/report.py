@@ -151,7 +151,8 @@ def _verdict(findings: Findings) -> dict[str, Any]:
         return "The samples differ" if result.reject(level) else "No difference found"
 
     def side(level: float) -> str:
-        return f"p = {p} is {'at most' if result.reject(level) else 'above'} α = {level:g}"
+        where = "at most" if result.reject(level) else "above"
+        return f"p = {p} is {where} α = {level:g}"
 
     # Each text is on the page once for every level; the script shows one of them.
     return {
@@ -188,8 +189,14 @@ def _effect(findings: Findings) -> dict[str, Any]:
     }
     tiles: list[dict[str, Any]] = []
     for name, value in values.items():
-        if value is not None:  # a statistic has those that make sense for it
-            tiles.append({"name": name, "value": f"{value:.3g}", "note": notes[name]})
+        if value is None:
+            continue  # a statistic has those that make sense for it
+        tile = {
+            "name": name,
+            "value": f"{value:.3g}",
+            "note": notes[name],
+        }
+        tiles.append(tile)
 
     # Power takes one more pass over all pairs of rows, so it comes from the explained ones.
     source = findings.explained or findings.result
@@ -282,17 +289,20 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
         return None
     ranked = explanation.ranked()
     # Bars are drawn in proportion to the longest one; importances may all be 0.
-    longest = max(abs(column.importance_share or 0.0) for column in ranked) or 1.0
+    lengths = [abs(column.importance_share or 0.0) for column in ranked]
+    longest = max(lengths) or 1.0
 
     def differing(level: float) -> str:
         count = sum(column.reject(level) for column in ranked)
         verb = "differs by itself" if count == 1 else "differ by themselves"
-        return f"{count or 'None'} of {len(ranked)} columns {verb} at α = {level:g}"
+        number = count or "None"
+        return f"{number} of {len(ranked)} columns {verb} at α = {level:g}"
 
     drawn = []
     for column in ranked[:charts]:
         # Of the explained rows, as the p-values of the columns are.
-        chart = marginal_chart(marginal_of(explanation.result, column.name))
+        marginal = marginal_of(explanation.result, column.name)
+        chart = marginal_chart(marginal)
         drawn.append({"column": column, "chart": chart})
     return {
         "table": [_column_cells(column, longest) for column in ranked],
@@ -307,6 +317,8 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
 def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:
     """One line of the table; its bar is as long as the importance is of the `longest`."""
     share = column.importance_share
+    # Without a column that only adds noise the statistic grows: its share is below 0.
+    length = max(0.0, share or 0.0)
     return {
         "name": column.name,
         "kind": column.kind,
@@ -314,8 +326,7 @@ def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:
         "pvalue": column.pvalue,
         "adjusted": column.adjusted,
         "share": share,
-        # Without a column that only adds noise the statistic grows: its share is below 0.
-        "bar": 0.0 if share is None else round(max(0.0, share) / longest, 3),
+        "bar": round(length / longest, 3),
     }
 
 
@@ -329,7 +340,8 @@ def rows_part(
     columns = _value_columns(explanation)
     of_x = explanation.rows_x[:most]
     of_y = explanation.rows_y[:most]
-    images = [row.pixels for row in (*of_x, *of_y) if row.pixels is not None]
+    pixels = [row.pixels for row in (*of_x, *of_y)]
+    images = [image for image in pixels if image is not None]  # rows of a table have none
     # All at once, because floats of both samples share one scale; then in the order of the rows.
     pictures = iter(thumbnails(images, thumbnail))
 
@@ -367,9 +379,12 @@ def _map(findings: Findings) -> dict[str, Any] | None:
     # Contours take a plane; other data are seen along axes that the kernel does not know.
     if points.in_plane:
         rng = findings.generators.numpy("centres")
-        contours, why_not = or_why(
-            lambda: contour_chart(kernel_contours_of(explained, points, rng=rng))
-        )
+
+        def draw() -> Drawn:
+            around = kernel_contours_of(explained, points, rng=rng)
+            return contour_chart(around)
+
+        contours, why_not = or_why(draw)
     return {
         "chart": map_chart(points, id="map"),
         "contours": contours,
@@ -417,20 +432,25 @@ def _points(findings: Findings) -> dict[str, Any] | None:
     schema = samples.schema
     # Points outside the map are not drawn, so nobody can point at them.
     inside = np.flatnonzero(points.inside)
-    chosen = torch.from_numpy(points.points[inside]).to(samples.x.device)
-    pooled = samples.pooled()[chosen].cpu().double()
-    places = np.array(map_places(points))[inside].tolist()
+    chosen = torch.from_numpy(points.points[inside])
+    pooled = samples.pooled()[chosen.to(samples.x.device)]
+    scaled = pooled.cpu().double()
+    places = np.array(map_places(points))[inside]
+    letters = np.where(points.of_y[inside], "Y", "X")
+    witness = points.witness[inside]
     shared: dict[str, Any] = {
-        "at": [(round(x, 1), round(y, 1)) for x, y in places],  # fewer digits, a smaller page
-        "sample": "".join("Y" if of_y else "X" for of_y in points.of_y[inside]),
+        # Fewer digits make a smaller page, and nobody sees more of them.
+        "at": [(round(x, 1), round(y, 1)) for x, y in places.tolist()],
+        "sample": "".join(letters.tolist()),
         "row": points.rows[inside].tolist(),
-        "witness": [float(f"{value:.2g}") for value in points.witness[inside]],
+        "witness": [float(f"{value:.2g}") for value in witness],
     }
     if schema.kind == "image":
-        return shared | sprite([row_pixels(schema, fitted.scaling, point) for point in pooled])
+        images = [row_pixels(schema, fitted.scaling, point) for point in scaled]
+        return shared | sprite(images)
     names = _value_columns(explanation)
     values = []
-    for point in pooled:
+    for point in scaled:
         row = row_values(schema, fitted.scaling, point)
         values.append([as_text(row[name]) for name in names])
     return shared | {"columns": names, "values": values}
@@ -439,9 +459,10 @@ def _points(findings: Findings) -> dict[str, Any] | None:
 def _training(findings: Findings) -> dict[str, Any]:
     result = findings.result
     log = result.training
-    if log is None or result.fitted is None or result.fitted.spec.learning is None:
+    learning = None if result.fitted is None else result.fitted.spec.learning
+    if log is None or learning is None:
         return {"log": None}
-    objective = result.fitted.spec.learning.objective
+    objective = learning.objective
     # One step is a point, not a curve.
     curve = training_of(result) if log.steps > 1 else None
     return {
@@ -468,7 +489,11 @@ def _repeat(findings: Findings, facts: Mapping[str, object]) -> list[Fact]:
 
 def given_facts(facts: Mapping[str, object]) -> list[Fact]:
     """What the caller wants to be known; a command is code."""
-    return [(name, str(value), name == "Command") for name, value in facts.items()]
+    lines = []
+    for name, value in facts.items():
+        is_code = name == "Command"
+        lines.append((name, str(value), is_code))
+    return lines
 
 
 def fingerprints(result: TwoSampleResult) -> list[Fact]:
@@ -476,7 +501,8 @@ def fingerprints(result: TwoSampleResult) -> list[Fact]:
     if result.samples is None:
         return []
     facts: list[Fact] = []
-    for sample, points in (("X", result.samples.x), ("Y", result.samples.y)):
+    samples = result.samples
+    for sample, points in (("X", samples.x), ("Y", samples.y)):
         shape = " × ".join(map(str, points.shape))
         text = f"{shape} numbers, SHA-256 {fingerprint(points)}"
         facts.append((f"{sample} as tested", text, False))
@@ -488,16 +514,26 @@ def fingerprint(points: Tensor) -> str:
     array = points.cpu().contiguous().numpy()
     # In one byte order, so that the same points have the same fingerprint on every machine.
     little_endian = array.dtype.newbyteorder("<")
-    digest = hashlib.sha256(f"{array.shape} {little_endian.str}".encode())
-    digest.update(array.astype(little_endian, copy=False).data)
+    header = f"{array.shape} {little_endian.str}"
+    digest = hashlib.sha256(header.encode())
+    content = array.astype(little_endian, copy=False)
+    digest.update(content.data)
     return digest.hexdigest()
 
 
 def circumstances() -> list[Fact]:
     """Which versions wrote a page, and when."""
-    versions = (
-        f"twosample {__version__}, Python {platform.python_version()}, torch {version('torch')}, "
-        f"NumPy {version('numpy')}, SciPy {version('scipy')}, {platform.system()}"
-    )
+    versions = [
+        f"twosample {__version__}",
+        f"Python {platform.python_version()}",
+        # By their metadata: SciPy need not be imported to say which one it is.
+        f"torch {version('torch')}",
+        f"NumPy {version('numpy')}",
+        f"SciPy {version('scipy')}",
+        platform.system(),
+    ]
     now = datetime.datetime.now(datetime.UTC)
-    return [("Versions", versions, False), ("Written", f"{now:%Y-%m-%d %H:%M} UTC", False)]
+    return [
+        ("Versions", ", ".join(versions), False),
+        ("Written", f"{now:%Y-%m-%d %H:%M} UTC", False),
+    ]

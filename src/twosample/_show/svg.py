@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .charts import Mark
+from .charts import Ends, Mark
+
+Point: TypeAlias = tuple[float, float]
+"""How far across, and how far down."""
 
 TEXT_ROW = 20.0
 """Units between two lines of text above a chart."""
+
+_UNITS: Mapping[str, float] = MappingProxyType({"G": 1e9, "M": 1e6, "k": 1e3})  # largest first
 
 
 class Drawn(str):
@@ -45,12 +52,13 @@ def element(name: str, *children: str, **attributes: object) -> Drawn:
         if value is None:
             continue
         attribute = key.rstrip("_").replace("_", "-")
-        written = number(value) if isinstance(value, float) else str(value)
-        opening += f' {attribute}="{html.escape(written)}"'
+        text = number(value) if isinstance(value, float) else str(value)
+        opening += f' {attribute}="{html.escape(text)}"'
     inside = ""
     for child in children:
         # Names and values come from the data: whatever is not markup of ours is text.
-        inside += child if isinstance(child, Drawn) else html.escape(child)
+        markup = child if isinstance(child, Drawn) else html.escape(child)
+        inside += markup
     return Drawn(f"<{opening}>{inside}</{name}>")
 
 
@@ -90,9 +98,9 @@ class Scale:
             return self._log_ticks()
         rough = (self.high - self.low) / count
         power = 10.0 ** math.floor(math.log10(rough))
-        round_steps = [factor * power for factor in (1, 2, 2.5, 5, 10)]
+        steps = [factor * power for factor in (1, 2, 2.5, 5, 10)]
         # 10 times the power of ten is always enough, so there is one.
-        step = next(step for step in round_steps if step >= rough)
+        step = next(step for step in steps if step >= rough)
         # An end that is a round number itself gets its tick in spite of rounding.
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -102,11 +110,15 @@ class Scale:
         lowest = math.floor(math.log10(self.low))
         highest = math.ceil(math.log10(self.high))
         # Powers of ten are enough where there are several of them.
-        factors = (1, 2, 5) if self.high < 500 * self.low else (1,)
+        has_several = self.high >= 500 * self.low
+        factors = (1,) if has_several else (1, 2, 5)
         ticks = []
         for exponent in range(lowest, highest + 1):
-            ticks += [factor * 10.0**exponent for factor in factors]
-        return [tick for tick in ticks if self.low <= tick <= self.high]
+            for factor in factors:
+                tick = factor * 10.0**exponent
+                if self.low <= tick <= self.high:
+                    ticks.append(tick)
+        return ticks
 
 
 class Canvas:
@@ -118,8 +130,8 @@ class Canvas:
 
     def __init__(
         self,
-        across: tuple[float, float],
-        up: tuple[float, float],
+        across: Ends,
+        up: Ends,
         *,
         width: float = 480,
         height: float = 270,
@@ -136,9 +148,20 @@ class Canvas:
         self.top = top
         self.bottom = height - bottom
         low, high = _apart(*across)
-        self.x = Scale(low, high, self.left, self.right, log)
+        self.x = Scale(
+            low,
+            high,
+            start=self.left,
+            end=self.right,
+            log=log,
+        )
         low, high = _apart(*up)
-        self.y = Scale(low, high, self.bottom, self.top)  # SVG counts from the top
+        self.y = Scale(
+            low,
+            high,
+            start=self.bottom,  # SVG counts from the top
+            end=self.top,
+        )
         self._parts: list[Drawn] = []
 
     def add(self, name: str, *children: str, **attributes: object) -> None:
@@ -165,8 +188,16 @@ class Canvas:
 
     def picture(self, alt: str, **attributes: object) -> Drawn:
         """All that was drawn, as one picture; `alt` describes it to those who do not see it."""
-        box = f"0 0 {number(self.width)} {number(self.height)}"
-        return element("svg", *self._parts, viewBox=box, role="img", aria_label=alt, **attributes)
+        width = number(self.width)
+        height = number(self.height)
+        return element(
+            "svg",
+            *self._parts,
+            viewBox=f"0 0 {width} {height}",
+            role="img",
+            aria_label=alt,
+            **attributes,
+        )
 
     # Shapes, in units of the picture.
 
@@ -176,11 +207,25 @@ class Canvas:
 
     def horizontal(self, left: float, right: float, y: float, class_: str) -> None:
         """A line across."""
-        self.add("line", x1=left, x2=right, y1=y, y2=y, class_=class_)
+        self.add(
+            "line",
+            x1=left,
+            x2=right,
+            y1=y,
+            y2=y,
+            class_=class_,
+        )
 
     def vertical(self, x: float, top: float, bottom: float, class_: str | None = None) -> None:
         """A line down."""
-        self.add("line", x1=x, x2=x, y1=top, y2=bottom, class_=class_)
+        self.add(
+            "line",
+            x1=x,
+            x2=x,
+            y1=top,
+            y2=bottom,
+            class_=class_,
+        )
 
     def text(
         self,
@@ -192,17 +237,26 @@ class Canvas:
         anchor: str | None = None,
     ) -> None:
         """A text that starts at x, or has its "middle" or "end" there."""
-        self.add("text", words, x=x, y=y, text_anchor=anchor, class_=class_)
+        self.add(
+            "text",
+            words,
+            x=x,
+            y=y,
+            text_anchor=anchor,
+            class_=class_,
+        )
 
     # Shapes by the values that they show.
 
     def outline(self, xs: ArrayLike, ys: ArrayLike, *, close: bool = False) -> str:
         """The line through points, as the attribute d of a path has it."""
-        corners = [f"{number(x)} {number(y)}" for x, y in self.places(xs, ys)]
+        corners = []
+        for x, y in self.places(xs, ys):
+            corners.append(f"{number(x)} {number(y)}")
         end = "Z" if close else ""
         return f"M{'L'.join(corners)}{end}"
 
-    def places(self, xs: ArrayLike, ys: ArrayLike) -> list[tuple[float, float]]:
+    def places(self, xs: ArrayLike, ys: ArrayLike) -> list[Point]:
         """Where points are."""
         across = self.x(xs).tolist()
         up = self.y(ys).tolist()
@@ -210,21 +264,25 @@ class Canvas:
 
     def curve(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> None:
         """A line through points."""
-        self.path(self.outline(xs, ys), class_)
+        outline = self.outline(xs, ys)
+        self.path(outline, class_)
 
     def area(self, xs: ArrayLike, ys: ArrayLike, class_: str) -> None:
         """What a line through points encloses."""
-        self.path(self.outline(xs, ys, close=True), class_)
+        outline = self.outline(xs, ys, close=True)
+        self.path(outline, class_)
 
     def x_axis(self, label: str, *, ticks: Sequence[float] | None = None) -> None:
         """A line with ticks at the bottom, and what it shows."""
         if ticks is None:
             ticks = self.x.ticks()
-        self.horizontal(self.left, self.right, self.bottom, "axis")
+        bottom = self.bottom
+        self.horizontal(self.left, self.right, bottom, "axis")
         for value in ticks:
             x = self.x.place(value)
-            self.vertical(x, self.bottom, self.bottom + 4, "axis")
-            self.text(tick_label(value), x, self.bottom + 18, "tick", anchor="middle")
+            self.vertical(x, bottom, bottom + 4, "axis")
+            label_of_tick = tick_label(value)
+            self.text(label_of_tick, x, bottom + 18, "tick", anchor="middle")
         middle = (self.left + self.right) / 2
         self.text(label, middle, self.height - 8, "label", anchor="middle")
 
@@ -235,8 +293,9 @@ class Canvas:
         for value in ticks:
             y = self.y.place(value)
             self.horizontal(self.left, self.right, y, "grid")
+            label = tick_label(value)
             # 4 units lower, so that the line runs through the middle of the digits.
-            self.text(tick_label(value), self.left - 6, y + 4, "tick", anchor="end")
+            self.text(label, self.left - 6, y + 4, "tick", anchor="end")
 
     def flag(self, mark: Mark, row: int, class_: str) -> None:
         """A line from the bottom up to a text in one of the rows above the chart."""
@@ -261,10 +320,11 @@ def tick_label(value: float) -> str:
     ['0.3', '−1', '25k', '2M', '4e−7']
     """
     size = abs(value)
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for unit, factor in _UNITS.items():
         # Four digits fit as they are; beyond all units an exponent is shorter.
         if max(factor, 1e4) <= size < 1e12:
-            return f"{value / factor:.6g}{unit}".replace("-", "−")
+            in_units = value / factor
+            return f"{in_units:.6g}{unit}".replace("-", "−")
     digits = f"{value:.6g}"
     if size < 1e-300:
         digits = "0"  # a tick at 0 that was not quite computed as 0
@@ -284,7 +344,7 @@ def number(value: float) -> str:
     return "0" if digits in ("-0", "") else digits
 
 
-def _apart(low: float, high: float) -> tuple[float, float]:
+def _apart(low: float, high: float) -> Ends:
     """Two ends that are not the same: a scale between equal ends would divide by 0."""
     if high > low:
         return low, high

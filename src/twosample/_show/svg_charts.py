@@ -15,7 +15,7 @@ import numpy as np
 from .charts import Distance, Distances, NullDistribution, PowerCurve, TrainingCurve, sizes_in_view
 from .maps import Field, KernelContours, PointMap, Scatter
 from .marginals import Densities, Shares
-from .svg import TEXT_ROW, Canvas, Drawn, number, shortened
+from .svg import TEXT_ROW, Canvas, Drawn, Point, number, shortened
 
 # Lengths are in units of the picture, which is as wide as the page allows.
 _FLAGS = 2.4 * TEXT_ROW  # room above a chart for two lines of text
@@ -52,8 +52,15 @@ def _draw_histogram(canvas: Canvas, null: NullDistribution) -> None:
         if height <= 0:
             continue
         # Narrow bars would vanish behind a gap of one unit.
-        gap = min(0.15 * (right - left), 1)
-        canvas.add("rect", x=left, y=top, width=right - left - gap, height=height)
+        width = right - left
+        gap = min(0.15 * width, 1)
+        canvas.add(
+            "rect",
+            x=left,
+            y=top,
+            width=width - gap,
+            height=height,
+        )
 
 
 def power_chart(curves: Mapping[float, PowerCurve], alpha: float, unit: str) -> Drawn:
@@ -72,10 +79,11 @@ def power_chart(curves: Mapping[float, PowerCurve], alpha: float, unit: str) -> 
 
 def _draw_power(canvas: Canvas, curve: PowerCurve) -> None:
     # Around the band: along its upper edge, and back along the lower one.
-    there_and_back = [*curve.sizes, *curve.sizes[::-1]]
+    sizes = curve.sizes
+    there_and_back = [*sizes, *sizes[::-1]]
     edges = [*curve.high, *curve.low[::-1]]
     canvas.area(there_and_back, edges, "band")
-    canvas.curve(curve.sizes, curve.power, "line")
+    canvas.curve(sizes, curve.power, "line")
     needed = curve.needed
     # It may lie far beyond the sizes that are in view.
     if needed is not None and needed.value <= canvas.x.high:
@@ -119,7 +127,9 @@ def training_chart(curve: TrainingCurve) -> Drawn:
     canvas.x_axis(curve.x_label)
     batches = curve.batches
     every = math.ceil(curve.steps / _MOST_CORNERS)
-    canvas.curve(batches.x[::every], batches.y[::every], "line thin")
+    steps = batches.x[::every]
+    values = batches.y[::every]
+    canvas.curve(steps, values, "line thin")
     validation = curve.validation
     if validation is not None:
         canvas.curve(validation.x, validation.y, "line other")
@@ -144,8 +154,13 @@ def _density_chart(densities: Densities) -> Drawn:
     at = densities.at
     first = float(at[0])
     last = float(at[-1])
-    up = (0, densities.highest)
-    canvas = Canvas((first, last), up, width=300, height=150, bottom=26)
+    canvas = Canvas(
+        (first, last),
+        (0, densities.highest),
+        width=300,
+        height=150,
+        bottom=26,
+    )
     for sample, density in (("x", densities.x), ("y", densities.y)):
         # Down to the axis at both ends, where a density need not be 0.
         closed_at = [first, *at, last]
@@ -157,11 +172,19 @@ def _density_chart(densities: Densities) -> Drawn:
 
 
 def _share_chart(shares: Shares) -> Drawn:
-    across = (0, shares.highest)
     height = max(8 + _SHARE_ROW * len(shares.levels), 60)
-    canvas = Canvas(across, (0, 1), width=300, height=height, left=92, right=64, bottom=4)
-    rows = zip(shares.levels, shares.x.tolist(), shares.y.tolist(), strict=True)
-    for place, (level, in_x, in_y) in enumerate(rows):
+    canvas = Canvas(
+        (0, shares.highest),
+        (0, 1),
+        width=300,
+        height=height,
+        left=92,  # room for the levels
+        right=64,  # room for the numbers
+        bottom=4,
+    )
+    for place, level in enumerate(shares.levels):
+        in_x = float(shares.x[place])
+        in_y = float(shares.y[place])
         top = 6.0 + _SHARE_ROW * place
         baseline = top + 12
         canvas.text(shortened(level, 12), 86.0, baseline, "tick", anchor="end")
@@ -176,7 +199,14 @@ def _share_chart(shares: Shares) -> Drawn:
 def _draw_share(canvas: Canvas, share: float, top: float, class_: str) -> None:
     length = canvas.x.place(share) - canvas.left
     width = max(length, 0.5)  # a share of 0 is a thin line, not nothing
-    canvas.add("rect", x=canvas.left, y=top, width=width, height=7.0, class_=class_)
+    canvas.add(
+        "rect",
+        x=canvas.left,
+        y=top,
+        width=width,
+        height=7.0,
+        class_=class_,
+    )
 
 
 # Maps.
@@ -192,17 +222,17 @@ def map_chart(points: PointMap, **attributes: object) -> Drawn:
     with canvas.group(class_="points"):
         if points.field is not None:
             _draw_witness(canvas, points, points.field)
-        shown = zip(map_places(points), points.of_y, points.classes, points.inside, strict=True)
-        for (x, y), of_y, shade, inside in shown:
-            if not inside:
-                continue
+        places = map_places(points)
+        classes = points.classes
+        for point in np.flatnonzero(points.inside):
+            x, y = places[point]
             # Shapes differ as well as colours, for those who cannot tell the colours apart.
-            shape = _diamond(x, y) if of_y else _circle(x, y, 3)
-            canvas.path(shape, f"w{shade}")
+            shape = _diamond(x, y) if points.of_y[point] else _circle(x, y, 3)
+            canvas.path(shape, f"w{classes[point]}")
     return canvas.picture(points.alt, **attributes)
 
 
-def map_places(points: PointMap) -> list[tuple[float, float]]:
+def map_places(points: PointMap) -> list[Point]:
     """Where `map_chart` puts the points, in its units."""
     across, up = points.positions.T
     return _map_canvas(points).places(across, up)
@@ -213,8 +243,9 @@ def contour_chart(contours: KernelContours) -> Drawn:
     points = contours.points
     canvas = _plane_canvas(points)
     _draw_plane_axes(canvas, points)
+    inside = points.inside
     for sample, chosen in (("x", ~points.of_y), ("y", points.of_y)):
-        across, up = points.positions[chosen & points.inside].T
+        across, up = points.positions[chosen & inside].T
         for x, y in canvas.places(across, up):
             canvas.path(_circle(x, y, 2), f"dot {sample}")
     for field in contours.fields:
@@ -231,7 +262,15 @@ def _map_canvas(points: PointMap) -> Canvas:
     if points.in_plane:
         return _plane_canvas(points)
     across, up = points.limits
-    return Canvas(across, up, height=420, left=1, right=1, top=1, bottom=30)
+    return Canvas(
+        across,
+        up,
+        height=420,
+        left=1,
+        right=1,
+        top=1,
+        bottom=30,
+    )
 
 
 def _plane_canvas(points: Scatter) -> Canvas:
@@ -244,7 +283,8 @@ def _draw_plane_axes(canvas: Canvas, points: Scatter) -> None:
     canvas.x_axis(shortened(across, 50))
     canvas.y_axis()
     # Above the axis: turned by 90 degrees beside it, a long name would be hard to read.
-    canvas.text(f"↑ {shortened(up, 50)}", canvas.left - 6, 14.0, "label")
+    name = shortened(up, 50)
+    canvas.text(f"↑ {name}", canvas.left - 6, 14.0, "label")
 
 
 def _draw_frame(canvas: Canvas, points: PointMap) -> None:
@@ -265,20 +305,25 @@ def _draw_frame(canvas: Canvas, points: PointMap) -> None:
 def _circle(x: float, y: float, radius: int) -> str:
     """A circle as a path, as diamonds are, so that one rule of the style sheet holds for both."""
     left = number(x - radius)
+    middle = number(y)
+    # Two half circles: an arc whose ends are the same point would not be drawn.
     half = f"a{radius} {radius} 0 1 0"
     width = 2 * radius
-    return f"M{left} {number(y)}{half} {width} 0{half}-{width} 0"
+    return f"M{left} {middle}{half} {width} 0{half}-{width} 0"
 
 
 def _diamond(x: float, y: float) -> str:
+    middle = number(x)
     top = number(y - 4)
-    return f"M{number(x)} {top}l4 4-4 4-4-4z"
+    return f"M{middle} {top}l4 4-4 4-4-4z"
 
 
 def _cross(x: float, y: float) -> str:
     left = number(x - 4)
     top = number(y - 4)
-    return f"M{left} {number(y)}h8M{number(x)} {top}v8"
+    across = f"M{left} {number(y)}h8"
+    down = f"M{number(x)} {top}v8"
+    return across + down
 
 
 def _draw_witness(canvas: Canvas, points: PointMap, field: Field) -> None:
@@ -289,8 +334,9 @@ def _draw_witness(canvas: Canvas, points: PointMap, field: Field) -> None:
     highest = float(field.values.max())
     edges[0] = min(edges[0], lowest) - 1e-12
     edges[-1] = max(edges[-1], highest) + 1e-12
-    for shade, region in enumerate(_filled_regions(canvas, field, edges.tolist())):
-        if region:
+    regions = _filled_regions(canvas, field, edges.tolist())
+    for shade, region in enumerate(regions):
+        if region:  # the field need not have every colour
             canvas.path(region, f"field w{shade}")
 
 
