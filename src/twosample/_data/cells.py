@@ -159,6 +159,7 @@ def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
         What messages call it.
     """
     looks = [cells.mistaken_for() for cells in samples]
+    # One sample is enough: where the other holds words, they are named as its odd cells.
     look = next((look for look in looks if look is not None), None)
     if look is None:
         return

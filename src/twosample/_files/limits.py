@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
 
@@ -74,9 +75,9 @@ class LengthCheck:
         text = np.frombuffer(part, dtype=np.uint8)
         in_quotes = inside_quotes(part) ^ self._in_quotes
         self._in_quotes = bool(in_quotes[-1])
-        is_end = ((text == ord("\n")) | (text == ord("\r"))) & ~in_quotes
-        is_mark = is_end | ((text == self._separator[0]) & ~in_quotes)
-        return _ends_of(is_mark), _ends_of(is_end)
+        is_end = (text == ord("\n")) | (text == ord("\r"))
+        is_mark = is_end | (text == self._separator[0])
+        return _ends_of(is_mark & ~in_quotes), _ends_of(is_end & ~in_quotes)
 
     def _continued(
         self, length: int, part: bytes, marks: tuple[int, int], most: int, unit: str
@@ -93,7 +94,7 @@ class LengthCheck:
         return len(part) - last - 1 if has_marks else length
 
 
-def inside_quotes(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def inside_quotes(text: bytes) -> NDArray[np.bool_]:
     """For each byte whether an odd number of quotation marks stands before or at it."""
     is_quote = np.frombuffer(text, dtype=np.uint8) == _QUOTE
     return np.logical_xor.accumulate(is_quote)
@@ -101,14 +102,16 @@ def inside_quotes(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 def _first_and_last(part: bytes, marks: tuple[bytes, ...]) -> tuple[int, int]:
     """Where the first and the last of some marks stand; -1 if there is none."""
-    places = [part.find(mark) for mark in marks]
-    first = min((place for place in places if place >= 0), default=-1)
-    return first, max(part.rfind(mark) for mark in marks)
+    firsts = [part.find(mark) for mark in marks if mark in part]
+    lasts = [part.rfind(mark) for mark in marks]
+    return min(firsts, default=-1), max(lasts)
 
 
-def _ends_of(is_mark: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int]:
+def _ends_of(is_mark: NDArray[np.bool_]) -> tuple[int, int]:
     places = np.flatnonzero(is_mark)
-    return (int(places[0]), int(places[-1])) if len(places) else (-1, -1)
+    if not len(places):
+        return -1, -1
+    return int(places[0]), int(places[-1])
 
 
 def all_of(stream: io.BufferedReader, file: Path, separator: str) -> bytes:
@@ -197,9 +200,10 @@ def _free_in_group() -> int:
     group = Path("/sys/fs/cgroup")
     try:
         most = int((group / "memory.max").read_text())
-        return max(0, most - int((group / "memory.current").read_text()))
+        taken = int((group / "memory.current").read_text())
     except (OSError, ValueError):  # there is none, or its limit is "max"
         return sys.maxsize
+    return max(0, most - taken)
 
 
 def _free_in_process() -> int:
