@@ -23,7 +23,7 @@ from ._checks import check_whole
 from ._data.embedding import embed_samples
 from ._data.samples import EmbeddedSamples, Samples
 from ._kernels import Kernel, embedding_of
-from ._products import block_sums
+from ._products import block_sums, rows_of
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import ALPHA
 from ._shuffles import Shuffles
@@ -144,7 +144,11 @@ class Permutation(Calibration):
         return _cut(n, m, size, self.max_bins, generator)
 
     def shuffles(
-        self, bins: Bins, generator: torch.Generator, *, order_matters: bool = False
+        self,
+        bins: Bins,
+        generator: torch.Generator,
+        *,
+        order_matters: bool = False,
     ) -> Shuffles:
         """Random permutations of the moving bins; where there are few labellings, all of them."""
         labellings = self._labellings(bins)
@@ -356,12 +360,8 @@ class Spectral(Calibration):
         n, m = points.sizes
         observed = _observed(statistic, prepared)
         eigenvalues = self.eigenvalues(representation, points, generator)
-        normal = torch.randn(
-            self.draws,
-            len(eigenvalues),
-            generator=generator,
-            dtype=torch.float64,
-        )
+        shape = (self.draws, len(eigenvalues))
+        normal = torch.randn(shape, generator=generator, dtype=torch.float64)
         shift = statistic.limit_shift or 0.0
         sums = (normal.square() - shift) @ eigenvalues  # (draws,)
         draws = (1 / n + 1 / m) * sums
@@ -381,14 +381,17 @@ class Spectral(Calibration):
         self, representation: nn.Module, points: EmbeddedSamples, generator: torch.Generator
     ) -> Tensor:
         """Those of the centred kernel that count, from at most `points` pooled points."""
-        chosen = torch.randperm(sum(points.sizes), generator=generator)[: self.points]
-        some = tuple(part[chosen.to(part.device)] for part in points.parts)
+        # Blind to labels: P = Q is taken for granted here, so pooled points are one sample.
+        order = torch.randperm(sum(points.sizes), generator=generator)
+        chosen = order[: self.points]
+        z = points.parts
+        some = rows_of(z, chosen.to(z[0].device))
         kernel = cast(Kernel, representation)
-        one_each = torch.arange(len(chosen))
-        memory = points.resources.memory
-        K = block_sums(kernel, some, one_each, memory=memory).double().cpu()  # (points, points)
+        one_each = torch.arange(len(chosen))  # bins of one point give the Gram matrix
+        sums = block_sums(kernel, some, one_each, memory=points.resources.memory)
+        K = sums.double().cpu()  # (points, points)
         centred = K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
-        eigenvalues = torch.linalg.eigvalsh(centred).clamp_min(0)
+        eigenvalues = torch.linalg.eigvalsh(centred).clamp_min(0)  # rounding goes below 0
         values: Tensor = eigenvalues / (len(chosen) - 1)
         # Smaller ones add less to a draw than its own noise, and there are many of them.
         noticeable = values > 1e-6 * values.sum()
@@ -408,6 +411,7 @@ def pvalue(values: Tensor, resolution: float) -> float:
 
 def threshold(values: Tensor) -> float:
     """What the first of `values` must reach to be rejected at level 0.05."""
+    # "higher", a value that occurs: between two of them no observed value lies.
     return float(torch.quantile(values, 1 - ALPHA, interpolation="higher"))
 
 
@@ -446,7 +450,7 @@ def _counted(
     description: str,
 ) -> Calibrated:
     values = evaluated(statistic, prepared, shuffles, points.resources.memory)
-    _check_finite(values)
+    _check_finite(values)  # comparisons with NaN are all False, and p would be too small
     if enumerated and len(shuffles) < _FEW_LABELLINGS:
         n, m = points.sizes
         warn(
@@ -472,20 +476,18 @@ def _observed(statistic: Statistic, prepared: Prepared) -> Tensor:
 
 
 def _random_orders(moving: int, count: int, generator: torch.Generator) -> Tensor:
-    keys = torch.rand(
-        count,
-        moving,
-        generator=generator,
-        dtype=torch.float64,
-    )
+    # In float64, where two keys of a row are hardly ever equal.
+    keys = torch.rand(count, moving, generator=generator, dtype=torch.float64)
     return keys.argsort(1)
 
 
 def _labellings(bins: Bins) -> Iterator[list[int]]:
     """One permutation for each way to choose the bins of X."""
     everything = set(range(bins.moving))
+    # In the order of `combinations` the identity comes first, as it has to.
     for into_x in itertools.combinations(range(bins.moving), bins.moving_x):
-        yield [*into_x, *sorted(everything - set(into_x))]
+        into_y = sorted(everything.difference(into_x))
+        yield [*into_x, *into_y]
 
 
 def _random_swaps(pairs: int, count: int, generator: torch.Generator) -> Tensor:
@@ -493,8 +495,10 @@ def _random_swaps(pairs: int, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _all_swaps(pairs: int) -> Iterator[list[int]]:
+    # Without any swap first: row 0 is the observed order.
     for swapped in itertools.product([False, True], repeat=pairs):
-        yield _swapping(torch.tensor([swapped], dtype=torch.bool))[0].tolist()
+        (permutation,) = _swapping(torch.tensor([swapped], dtype=torch.bool))
+        yield permutation.tolist()
 
 
 def _swapping(swapped: Tensor) -> Tensor:
@@ -521,14 +525,9 @@ def _cut(
     # One order for samples of one size, so that the pairs (X_i, Y_i) stay together.
     order_y = order_x if n == m else torch.randperm(m, generator=generator)
 
-    def bin_of_each(
-        order: Tensor,
-        bins: int,
-        first: int,
-        fixed: int,
-    ) -> Tensor:
+    def bin_of_each(order: Tensor, bins: int, first: int, fixed: int) -> Tensor:
         moved = order[: bins * size]
-        ids = torch.full((len(order),), fixed)
+        ids = torch.full((len(order),), fixed)  # points that are left over stay
         ids[moved] = first + torch.arange(len(moved)) // size
         return ids
 

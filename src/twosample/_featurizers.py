@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from ._estimators import noncentrality
 from ._kernels import Gaussian, Kernel, median_bandwidth, start_featurizer
-from ._products import accumulator
+from ._products import accumulator, rows_of
+from ._random import draw_rows
 from .errors import IncompatibleParts, InputError
 
 _LEVELS = 4096
@@ -72,9 +73,11 @@ class MLP(nn.Module):
     def _build(self, inputs: int, generator: torch.Generator | None) -> None:
         width = self.width or min(300, max(30, 3 * inputs))
         sizes = [inputs] + [width] * self.layers
-        self.maps = nn.ModuleList(_empty(nn.Linear, a, b) for a, b in itertools.pairwise(sizes))
+        steps = itertools.pairwise(sizes)
+        self.maps = nn.ModuleList(_empty(nn.Linear, before, after) for before, after in steps)
         draw_weights(self, generator)
         if self.gain != 1:
+            # Drawn first and scaled then: the same generator gives the same network but for it.
             with torch.no_grad():
                 for parameter in self.maps[0].parameters():
                     parameter.mul_(self.gain)
@@ -96,6 +99,7 @@ class MLP(nn.Module):
                 "first."
             )
         hidden = self.maps[0](points.flatten(1))
+        # Softplus, as in the paper: the features are smooth, and so is a kernel of them.
         for linear in self.maps[1:]:
             hidden = linear(nn.functional.softplus(hidden))
         return hidden  # type: ignore[no-any-return]
@@ -135,12 +139,8 @@ class ResidualMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.mlp = MLP(
-            inputs,
-            width,
-            layers=layers,
-            generator=generator,
-        )
+        self.mlp = MLP(inputs, width, layers=layers, generator=generator)
+        # Empty until the number of columns is known.
         self.log_widths = nn.Parameter(torch.empty(0))
         self.out = nn.Parameter(torch.empty(0))
         if inputs is not None:
@@ -153,7 +153,7 @@ class ResidualMLP(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Size the network for the points and draw its weights, unless they were loaded."""
-        fresh = self.mlp.fresh
+        fresh = self.mlp.fresh  # loaded widths and B stay as they are, like loaded weights
         self.mlp.start(points, generator)
         if fresh:
             self._build(points[0].numel())
@@ -213,6 +213,7 @@ class ConvNet(nn.Module):
         self.channels = tuple(channels)
         self.normalisation = normalisation
         self.ranks = ranks
+        # A buffer: it is saved with the network, but nothing trains it.
         self.register_buffer("levels", torch.zeros(_LEVELS if ranks else 0))
         self.levels: Tensor  # sorted pixels of the pooled points
         self.body = nn.Sequential()
@@ -227,19 +228,20 @@ class ConvNet(nn.Module):
         frozen = self.normalisation == "frozen"
         blocks: list[nn.Module] = []
         for number, channels in enumerate(self.channels):
-            blocks.append(
-                _empty(
-                    nn.Conv2d,
-                    depth,
-                    channels,
-                    kernel_size=3,
-                    stride=2,
-                    padding=1,
-                )
+            convolution = _empty(
+                nn.Conv2d,
+                depth,
+                channels,
+                kernel_size=3,
+                stride=2,
+                padding=1,
             )
+            blocks.append(convolution)
             blocks.append(nn.LeakyReLU(0.2))
             if number:
-                blocks.append(nn.BatchNorm2d(channels, eps=0.8, track_running_stats=frozen))
+                # Without running statistics, those of the batch are used outside training, too.
+                normalise = nn.BatchNorm2d(channels, eps=0.8, track_running_stats=frozen)
+                blocks.append(normalise)
             # A stride of 2 halves the image, rounding up.
             depth = channels
             height = (height + 1) // 2
@@ -264,6 +266,7 @@ class ConvNet(nn.Module):
             self._build(shape, generator)
             self.to(points.device, points.dtype)
             if self.ranks:
+                # From all pooled images, blind to labels.
                 drawn = torch.randint(points.numel(), (_LEVELS,), generator=generator)
                 pixels = points.flatten()[drawn.to(points.device)]
                 self.levels = pixels.sort().values
@@ -283,7 +286,8 @@ class ConvNet(nn.Module):
             # Uniform on [-1, 1] has the variance 1/3: this one has 1 where no pixels are equal.
             standardised = math.sqrt(3) * (ranks - 1)
             points = torch.cat([points, standardised], 1)
-        features: Tensor = self.head(self.body(points).flatten(1))
+        maps = self.body(points)  # (N, channels, height, width)
+        features: Tensor = self.head(maps.flatten(1))
         return features
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
@@ -310,15 +314,18 @@ def draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
     """Draw uniform weights and biases within 1 / sqrt(inputs of the unit), as torch does."""
     if generator is None:
         generator = torch.Generator()
-        generator.seed()
+        generator.seed()  # from the system, not from torch's global generator
     with torch.no_grad():
         for module in network.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                limit = 1 / math.sqrt(module.weight[0].numel())
-                for parameter in (module.weight, module.bias):
-                    if parameter is not None:
-                        drawn = torch.rand(parameter.shape, generator=generator)
-                        parameter.copy_((2 * drawn - 1) * limit)
+            if not isinstance(module, nn.Linear | nn.Conv2d):
+                continue
+            inputs = module.weight[0].numel()
+            limit = 1 / math.sqrt(inputs)
+            for parameter in (module.weight, module.bias):
+                if parameter is not None:
+                    # On the CPU, so that one seed gives one network on every device.
+                    drawn = torch.rand(parameter.shape, generator=generator)
+                    parameter.copy_((2 * drawn - 1) * limit)
 
 
 class Classifier(nn.Module):
@@ -342,7 +349,8 @@ class Classifier(nn.Module):
             self.featurizer = ConvNet(ranks=True) if points.ndim == 4 else MLP(gain=8)
         start_featurizer(self.featurizer, points, generator)
         with torch.no_grad():
-            width = self.featurizer(points[:2]).shape[1]
+            features = self.featurizer(points[:2])  # two: batch normalisations refuse one point
+        width = features.shape[1]
         self.head = _empty(nn.Linear, width, 1)
         draw_weights(self.head, generator)
         self.head.to(points.device, points.dtype)
@@ -402,7 +410,8 @@ class Frozen(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        own = copy.deepcopy(network)  # the caller's network stays trainable
+        self.network = own.eval().requires_grad_(False)
 
     def train(self, mode: bool = True) -> Frozen:
         """Stay in evaluation: batch normalisations keep their statistics."""
@@ -433,6 +442,7 @@ class Bounded(nn.Module):
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Start the network and measure the points."""
         start_featurizer(self.featurizer, points, generator)
+        # A sum of very many squares: float32 would lose the last of them.
         precise = points.to(accumulator(points.device))
         norm = torch.linalg.vector_norm(precise)
         self.scale = norm.to(points).clamp_min(1e-6)
@@ -478,11 +488,12 @@ class SklearnClassifier(nn.Module):
 
         estimator = clone(self.estimator)
         # Randomness that the user left open comes from the seed of the test, in a fixed order.
-        seeds = {
-            name: int(torch.randint(2**31 - 1, (), generator=generator))
-            for name, value in sorted(estimator.get_params(deep=True).items())
-            if name.rpartition("__")[2] == "random_state" and value is None
-        }
+        seeds = {}
+        parameters = estimator.get_params(deep=True)
+        for name, value in sorted(parameters.items()):
+            _, _, last = name.rpartition("__")  # such as "svc__random_state" in a pipeline
+            if last == "random_state" and value is None:
+                seeds[name] = int(torch.randint(2**31 - 1, (), generator=generator))
         estimator.set_params(**seeds)
         n = len(x)
         m = len(y)
@@ -490,15 +501,17 @@ class SklearnClassifier(nn.Module):
         labels = np.repeat([1, 0], [n, m])
         # In a random order: some estimators split off the last rows for early stopping.
         order = torch.randperm(n + m, generator=generator).numpy()
-        last = estimator
+        classifier = estimator
         prefix = ""
         if steps := getattr(estimator, "steps", None):  # of a pipeline
-            name, last = steps[-1]
+            name, classifier = steps[-1]
             prefix = f"{name}__"
         by_probability = _scores_by(estimator) == "predict_proba"
         weights = {}
-        if has_fit_parameter(last, "sample_weight") and not by_probability:
-            balanced = np.where(labels == 1, (n + m) / (2 * n), (n + m) / (2 * m))
+        if has_fit_parameter(classifier, "sample_weight") and not by_probability:
+            of_x = (n + m) / (2 * n)
+            of_y = (n + m) / (2 * m)
+            balanced = np.where(labels == 1, of_x, of_y)
             weights = {f"{prefix}sample_weight": balanced[order]}
         self.fitted = estimator.fit(points[order], labels[order], **weights)
         # The logit of a probability contains log(n / m), what the sizes alone say.
@@ -523,16 +536,19 @@ class SklearnClassifier(nn.Module):
         if _scores_by(self.fitted) == "decision_function":
             scores = self.fitted.decision_function(flat)
         else:
-            probability = np.clip(self.fitted.predict_proba(flat)[:, 1], 1e-6, 1 - 1e-6)
+            _, of_x = self.fitted.predict_proba(flat).T
+            # Trees answer 0 and 1, whose logits are not finite.
+            probability = np.clip(of_x, 1e-6, 1 - 1e-6)
             scores = np.log(probability) - np.log1p(-probability)
-        column = np.asarray(scores, dtype=np.float64)[:, None] - self.shift
-        return torch.as_tensor(column).to(points)
+        column = np.asarray(scores, dtype=np.float64)[:, None]
+        return torch.as_tensor(column - self.shift).to(points)
 
     def __repr__(self) -> str:
         return f"SklearnClassifier({self.estimator!r})"
 
 
 def _scores_by(estimator: Any) -> str | None:
+    # The decision function first: it is not clipped, so fewer points share a score.
     for name in ("decision_function", "predict_proba"):
         if hasattr(estimator, name):
             return name
@@ -624,12 +640,13 @@ class MeanEmbedding(FeatureMap):
         self.fixed = fixed
         self.select = select
         if fixed:
-            self.kernel = copy.deepcopy(self.kernel).eval().requires_grad_(False)
+            own = copy.deepcopy(self.kernel)
+            self.kernel = own.eval().requires_grad_(False)
         self.given = isinstance(locations, Tensor)
         self.count, places = _count_and_places(locations)
         self.locations = nn.Parameter(places, requires_grad=not select)
         self.chosen: tuple[int, ...] = ()
-        self._median = math.nan
+        self._median = math.nan  # of the distances, where the bandwidth was open
 
     def train(self, mode: bool = True) -> MeanEmbedding:
         """Set the mode, but leave a fixed kernel in evaluation."""
@@ -654,6 +671,7 @@ class MeanEmbedding(FeatureMap):
         elif self.count == 1:
             self._put(_gaussian_draws(pooled, 1, generator))
         else:
+            # From both samples: where they differ, one of them has more points.
             half = self.count // 2
             near_x = _gaussian_draws(x, half, generator)
             near_y = _gaussian_draws(y, self.count - half, generator)
@@ -662,7 +680,8 @@ class MeanEmbedding(FeatureMap):
     def candidate_widths(self) -> Sequence[float]:
         if math.isnan(self._median):
             return ()
-        return [self._median * 2.0**octave for octave in np.linspace(-3, 2, 21)]
+        octaves = np.linspace(-3, 2, 21)
+        return [self._median * 2.0**octave for octave in octaves]
 
     def usual_width(self) -> float:
         return self._median
@@ -687,17 +706,21 @@ class MeanEmbedding(FeatureMap):
         pooled = torch.cat([x, y])
         among = torch.randperm(len(pooled), generator=generator)[:2000]
         chosen: list[int] = []
+        kernel = self.kernel
         with torch.no_grad():
-            z = self.kernel.centred(self.kernel.embed(pooled))
+            z = kernel.centred(kernel.embed(pooled))
             for _ in range(self.count):
-                before = self.kernel.tile(z, tuple(part[chosen] for part in z)).double()
+                so_far = rows_of(z, torch.tensor(chosen, dtype=torch.int64))
+                before = kernel.tile(z, so_far).double()
                 gains = []
+                # Some at a time, so that no tile is larger than 256 columns.
                 for candidates in torch.split(among, 256):
-                    tile = self.kernel.tile(z, tuple(part[candidates] for part in z)).double()
+                    tile = kernel.tile(z, rows_of(z, candidates)).double()
                     for column in tile.T:
                         f = torch.cat([before, column[:, None]], 1)
                         gains.append(noncentrality(f[:n], f[n:], 1e-5))
-                chosen.append(int(among[int(torch.stack(gains).argmax())]))
+                best = int(torch.stack(gains).argmax())
+                chosen.append(int(among[best]))
         self.chosen = tuple(chosen)
         return pooled[chosen]
 
@@ -706,9 +729,12 @@ class MeanEmbedding(FeatureMap):
         if not len(self.locations):
             raise InputError("this MeanEmbedding has no locations yet; fit the test first.")
         # Together, so that a batch normalisation sees both alike, and around one centre.
+        both = torch.cat([points, self.locations])
+        z = self.kernel.centred(self.kernel.embed(both))
         n = len(points)
-        z = self.kernel.centred(self.kernel.embed(torch.cat([points, self.locations])))
-        return self.kernel.tile(tuple(part[:n] for part in z), tuple(part[n:] for part in z))
+        of_points = rows_of(z, slice(0, n))
+        of_locations = rows_of(z, slice(n, None))
+        return self.kernel.tile(of_points, of_locations)
 
     def __repr__(self) -> str:
         options = ""
@@ -745,7 +771,7 @@ class SmoothCharacteristic(FeatureMap):
                 f"width is {width}; it must be a positive number, or None to choose it from the "
                 "data."
             )
-        logarithm = math.nan if width is None else math.log(width)
+        logarithm = math.nan if width is None else math.log(width)  # NaN: it is open
         self.log_width = nn.Parameter(torch.tensor(logarithm))
         self._open = False
         self._usual = 1.0
@@ -762,6 +788,7 @@ class SmoothCharacteristic(FeatureMap):
             drawn = torch.randn(self.count, flat.shape[1], generator=generator)
             self.frequencies = nn.Parameter(drawn.to(flat))
         if self.width is None:
+            # |x| grows with the root of the columns, and the damping should not.
             spread = float(flat.std(0).mean()) or 1.0
             self._usual = spread * math.sqrt(flat.shape[1])
             self._open = True
@@ -774,6 +801,7 @@ class SmoothCharacteristic(FeatureMap):
         if not self._open:
             return ()
         around_usual = [self._usual * 2.0**octave for octave in np.linspace(-4, 3, 20)]
+        # And around 1, the width of standardised columns taken by themselves.
         around_one = [2.0**octave for octave in np.linspace(-4, 4, 20)]
         return sorted(around_usual + around_one)
 
@@ -790,10 +818,12 @@ class SmoothCharacteristic(FeatureMap):
             raise InputError(
                 "this SmoothCharacteristic has no frequencies yet; fit the test first."
             )
-        u = points.flatten(1) * torch.exp(-self.log_width)
-        angles = u @ self.frequencies.T
-        damping = torch.exp(-u.square().sum(1, keepdim=True) / 2)
-        return torch.cat([torch.sin(angles), torch.cos(angles)], 1) * damping
+        u = points.flatten(1) * torch.exp(-self.log_width)  # (N, d)
+        angles = u @ self.frequencies.T  # (N, J)
+        waves = torch.cat([torch.sin(angles), torch.cos(angles)], 1)
+        squares = u.square().sum(1, keepdim=True)
+        damping = torch.exp(-squares / 2)  # (N, 1)
+        return waves * damping
 
     def __repr__(self) -> str:
         return f"SmoothCharacteristic({self.count}, width={self.width})"
@@ -815,31 +845,28 @@ def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> T
     ridge = 1e-3
     flat = points.flatten(1).double().cpu()
     if len(flat) > 10_000:
-        flat = flat[torch.randperm(len(flat), generator=generator)[:10_000]]
+        flat = draw_rows(flat, 10_000, generator)
+    columns = flat.shape[1]
     mean = flat.mean(0)
     degrees = max(1, len(flat) - 1)
     centred = flat - mean
     # Of the two ways to the eigenvectors, the one that makes no matrix larger than the points.
-    if centred.shape[1] <= len(centred):
-        variances, directions = torch.linalg.eigh(centred.T @ centred / degrees)
+    if columns <= len(centred):
+        covariance = centred.T @ centred / degrees
+        variances, directions = torch.linalg.eigh(covariance)
     else:
         _, values, rows = torch.linalg.svd(centred, full_matrices=False)
         variances = values.square() / degrees
         directions = rows.T
     # (C + r I)^0.9 + r I is r^0.9 + r in every direction, and the rest along eigenvectors.
-    along = ((variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9).clamp_min(0).sqrt()
+    shrunk = (variances.clamp_min(0) + ridge) ** 0.9 - ridge**0.9
+    along = shrunk.clamp_min(0).sqrt()
     around = math.sqrt(ridge**0.9 + ridge)
-    noise_along = torch.randn(
-        count,
-        len(along),
-        generator=generator,
-        dtype=torch.float64,
-    )
-    noise_around = torch.randn(
-        count,
-        flat.shape[1],
-        generator=generator,
-        dtype=torch.float64,
-    )
-    drawn: Tensor = mean + (noise_along * along) @ directions.T + around * noise_around
+
+    def noise(width: int) -> Tensor:
+        return torch.randn(count, width, generator=generator, dtype=torch.float64)
+
+    noise_along = (noise(len(along)) * along) @ directions.T
+    noise_around = around * noise(columns)
+    drawn: Tensor = mean + noise_along + noise_around
     return drawn.to(points).reshape(count, *points.shape[1:])

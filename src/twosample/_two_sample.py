@@ -77,6 +77,7 @@ class TwoSampleTest:
     def __post_init__(self) -> None:
         if self.memory < 2**20:
             raise InputError(f"memory is {self.memory} bytes; give at least 1 MiB (2**20).")
+        # Parts that do not fit together fail here, before anybody waits for a training.
         self.statistic.check(self.representation)
         self.calibration.check(self.statistic, self.representation)
         check_learning(self.representation, self.learning)
@@ -126,6 +127,7 @@ class TwoSampleTest:
         resources = self._resources(progress)
         generators = Generators(rng)
         with open_samples(X, Y, self.memory) as pair:
+            # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
             surveyed = survey(pair, pick, columns=columns)
             with threads_for(surveyed.schema):
@@ -134,6 +136,7 @@ class TwoSampleTest:
     def _pick(self, generators: Generators) -> Pick:
         """Which rows to fit on and which to test: without training all are tested."""
         if self.learning is None:
+            # Some rows are picked all the same, blind to labels: a bandwidth may start from them.
             return starting_rows(generators.torch("subsample"), self.memory)
         fraction = self.learning.train_fraction
         return training_rows(fraction, generators.torch("split"), self.memory)
@@ -177,9 +180,14 @@ class TwoSampleTest:
         """The test with a representation that is fixed."""
         # From here on nothing learns: shuffles must not change what they are evaluated with.
         representation.eval().requires_grad_(False)
-        train_sizes = None if log is None else train.sizes
         return FittedTest(
-            representation, self, train.schema, scaling, train_sizes, log, train.dropped
+            representation,
+            spec=self,
+            schema=train.schema,
+            scaling=scaling,
+            train_sizes=None if log is None else train.sizes,
+            training=log,
+            dropped=train.dropped,
         )
 
     def _resources(self, progress: bool | None, client: Any = None) -> Resources:
@@ -238,7 +246,7 @@ class FittedTest:
         leaves half of one. A test that holds a model of scikit-learn cannot be saved. `notes` are
         kept with it, such as {"seed": 0}.
         """
-        from ._saving.saving import save
+        from ._saving.saving import save  # above this module, which it reads
 
         save(self, path, notes=notes)
 
@@ -282,9 +290,10 @@ class FittedTest:
         representation = self._representation_for(resources)
         points = points.to(device=_device_of(representation))
         statistic = self.spec.statistic
+        # A generator of its own: training longer does not change the shuffles.
         generator = generators.torch("calibration")
         outcome = self.spec.calibration(statistic, representation, points, generator, resources)
-        observed = float(outcome.values[0])
+        observed = float(outcome.values[0])  # the first shuffle is the identity
         return TwoSampleResult(
             statistic=observed,
             pvalue=outcome.pvalue,
@@ -304,7 +313,9 @@ class FittedTest:
 
 
 def _device_of(representation: nn.Module) -> torch.device:
-    return next((p.device for p in representation.parameters()), torch.device("cpu"))
+    first = next(representation.parameters(), None)
+    # A part without parameters, such as a model of scikit-learn, works on the CPU.
+    return torch.device("cpu") if first is None else first.device
 
 
 def _check_sizes(n: int, m: int) -> None:
