@@ -66,6 +66,9 @@ __all__ = [
 
 Kind: TypeAlias = Literal["kernel", "featurizer", "statistic", "objective", "test"]
 Clause: TypeAlias = Callable[[Any], None]
+Clauses: TypeAlias = tuple[Clause, ...]
+Draw: TypeAlias = Callable[[np.random.Generator, int], Any]
+Value: TypeAlias = Callable[[], Tensor]
 
 _FEWEST = 8  # points: enough for tiles of three rows, and for more than twenty labellings
 _SMALL = 12 * 8 * 3**2  # bytes of memory in which a tile has three rows of float64
@@ -198,7 +201,7 @@ def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: 
 
 def check_test(
     test: TwoSampleTest,
-    draw: Callable[[np.random.Generator, int], Any] | None = None,
+    draw: Draw | None = None,
     *,
     sizes: tuple[int, int] = (40, 30),
     runs: int = 100,
@@ -285,9 +288,11 @@ def _require(condition: bool, instead: str) -> None:
 
 def _require_same(value: Tensor, expected: Tensor, name: str, *, tolerance: float = 1e-9) -> None:
     """Require equal shapes, and values within `tolerance` of the largest one."""
+    shape = tuple(value.shape)
+    expected_shape = tuple(expected.shape)
     _require(
-        value.shape == expected.shape,
-        f"{name} has shape {tuple(value.shape)}, not {tuple(expected.shape)}.",
+        shape == expected_shape,
+        f"{name} has shape {shape}, not {expected_shape}.",
     )
     if not value.numel():
         return
@@ -307,7 +312,7 @@ def _require_same(value: Tensor, expected: Tensor, name: str, *, tolerance: floa
         raise _Unmet(f"{name} is {here:.6g} at {place}, not {there:.6g}.")
 
 
-def _require_slope(value: Callable[[], Tensor], tensor: Tensor, name: str) -> None:
+def _require_slope(value: Value, tensor: Tensor, name: str) -> None:
     """Require the gradient of `value()` in `tensor` to be that of finite differences.
 
     Both are compared along one random direction.
@@ -326,9 +331,10 @@ def _require_slope(value: Callable[[], Tensor], tensor: Tensor, name: str) -> No
     with torch.no_grad():
         for step in _STEPS:
             move = step * direction
-            ahead = float(_moved(tensor, start + move, value))
-            behind = float(_moved(tensor, start - move, value))
-            differences.append((ahead - behind) / (2 * step))
+            ahead = _at(tensor, start + move, value)
+            behind = _at(tensor, start - move, value)
+            difference = ahead - behind
+            differences.append(difference / (2 * step))
         tensor.copy_(start)
     # The step that agrees best: each of them may be spoiled, but not by the same error.
     expected = min(differences, key=lambda difference: abs(difference - slope))
@@ -342,15 +348,20 @@ def _require_slope(value: Callable[[], Tensor], tensor: Tensor, name: str) -> No
     )
 
 
-def _moved(tensor: Tensor, to: Tensor, value: Callable[[], Tensor]) -> Tensor:
+def _at(tensor: Tensor, to: Tensor, value: Value) -> float:
     """The value once the tensor holds other numbers."""
     tensor.copy_(to)
-    return value()
+    return float(value())
 
 
 def _draws(name: str) -> torch.Generator:
     """The same numbers for the same name: a check has one answer."""
     return Generators(0).torch(name)
+
+
+def _new_order(count: int, name: str = "order") -> Tensor:
+    """A random order of so many points, the same for the same name."""
+    return torch.randperm(count, generator=_draws(name))
 
 
 def _weights(shape: tuple[int, ...]) -> Tensor:
@@ -381,7 +392,8 @@ def _no_global_generator() -> Iterator[None]:
 
 
 def _as_points(points: Any) -> Tensor:
-    tensor = torch.as_tensor(points).detach().to("cpu", torch.float64)
+    given = torch.as_tensor(points).detach()
+    tensor = given.to("cpu", torch.float64)
     if tensor.ndim < 2 or len(tensor) < _FEWEST:
         raise InputError(
             f"the points have the shape {tuple(tensor.shape)}; give at least {_FEWEST} rows of "
@@ -398,7 +410,8 @@ def _started(module: nn.Module, points: Tensor) -> nn.Module:
     """A copy that has started on the points, in float64 and in evaluation."""
     started = copy.deepcopy(module)
     # A module starts in its own precision, as it does in a test. Clauses compare in float64.
-    dtype = next((parameter.dtype for parameter in started.parameters()), torch.float32)
+    dtypes = [parameter.dtype for parameter in started.parameters()]
+    dtype = dtypes[0] if dtypes else torch.float32
     start_featurizer(started, points.to(dtype), _draws("start"))
     return started.double().eval()
 
@@ -487,7 +500,8 @@ def _computes_in_the_precision_of_its_points(seen: _Module) -> None:
     """Points of float32 give values of float32, close to those of float64."""
     single = copy.deepcopy(seen.module).float()
     rounded = seen.values(single, seen.points.float())
-    _require(rounded.dtype == torch.float32, f"they are {rounded.dtype}.")
+    dtype = rounded.dtype
+    _require(dtype == torch.float32, f"they are {dtype}.")
     expected = seen.value()
     _require_same(rounded, expected, "the value in float32", tolerance=1e-3)
 
@@ -509,8 +523,10 @@ def _gives_the_same_on_other_devices(seen: _Module) -> None:
     for device in _accelerators():
         moved = copy.deepcopy(seen.module).to(device)
         there = seen.values(moved, seen.points.to(device))
+        # By type only: "cuda" stands for whichever of them is the current one.
         _require(
-            there.device.type == device.type, f"the values are on {there.device}, not on {device}."
+            there.device.type == device.type,
+            f"the values are on {there.device}, not on {device}.",
         )
         here = seen.value()
         _require_same(there, here, f"on {device} the value", tolerance=1e-6)
@@ -561,10 +577,12 @@ def _has_true_gradients(seen: _Module) -> None:
     """The gradient of every parameter is that of finite differences."""
     module = copy.deepcopy(seen.module)  # its parameters are moved about
     # A plain sum could hide gradients that cancel each other; random weights do not.
-    weights = _weights(seen.values(module, seen.points).shape)
+    points = seen.points
+    shape = seen.values(module, points).shape
+    weights = _weights(shape)
 
     def value() -> Tensor:
-        values = seen.values(module, seen.points)
+        values = seen.values(module, points)
         return (values * weights).sum()
 
     for name, parameter in module.named_parameters():
@@ -577,19 +595,24 @@ def _has_true_gradients(seen: _Module) -> None:
 
 def _embeds_every_point(seen: _Kernel) -> None:
     """`embed` gives a tuple of `parts` tensors with one row for each point."""
-    z = seen.module.embed(seen.points)
-    parts = seen.module.parts
-    _require(isinstance(z, tuple), f"it gives a {type(z).__name__}.")
-    _require(len(z) == parts, f"it gives {len(z)} tensors, and `parts` is {parts}.")
+    kernel = seen.module
+    z = kernel.embed(seen.points)
+    kind = type(z).__name__
+    _require(isinstance(z, tuple), f"it gives a {kind}.")
+    parts = kernel.parts
+    given = len(z)
+    _require(given == parts, f"it gives {given} tensors, and `parts` is {parts}.")
     points = len(seen.points)
     rows = [len(part) for part in z]
-    _require(all(count == points for count in rows), f"{points} points have {rows} rows.")
+    one_each = rows == [points] * parts
+    _require(one_each, f"{points} points have {rows} rows.")
 
 
 def _embeds_in_any_order(seen: _Kernel) -> None:
     """What a point is embedded as does not depend on the order of the points."""
-    order = torch.randperm(len(seen.points), generator=_draws("order"))
-    reordered = seen.module.embed(seen.points[order])
+    order = _new_order(len(seen.points))
+    points = seen.points[order]
+    reordered = seen.module.embed(points)
     for number, part in enumerate(reordered):
         expected = seen.z[number][order]
         _require_same(part, expected, f"part {number} of the points in another order")
@@ -597,12 +620,15 @@ def _embeds_in_any_order(seen: _Kernel) -> None:
 
 def _compares_what_it_embeds(seen: _Kernel) -> None:
     """Calling the kernel is `tile` of what `embed` gives."""
+    kernel = seen.module
     points = seen.points
     third = len(points) // 3  # unequal parts show what mixes up rows and columns
-    matrix = seen.module(points[:third], points[third:])
+    x = points[:third]
+    y = points[third:]
+    matrix = kernel(x, y)
     a = _cut(seen.z, 0, third)
     b = _cut(seen.z, third, len(points))
-    tile = seen.module.tile(a, b)
+    tile = kernel.tile(a, b)
     _require_same(matrix, tile, "the matrix")
 
 
@@ -625,8 +651,9 @@ def _has_the_pairs_of_its_tiles(seen: _Kernel) -> None:
     half = len(seen.points) // 2
     a = _cut(seen.z, 0, half)
     b = _cut(seen.z, half, 2 * half)  # as many, since rows are matched
-    pairs = seen.module.pairs(a, b)
-    tile = seen.module.tile(a, b)
+    kernel = seen.module
+    pairs = kernel.pairs(a, b)
+    tile = kernel.tile(a, b)
     _require_same(pairs, tile.diagonal(), "a pair")
 
 
@@ -641,10 +668,11 @@ def _moves_all_points_alike(seen: _Kernel) -> None:
 def _crosses_sides_to_tiles(seen: _Kernel) -> None:
     """`cross` of the two `sides` is the tile between them."""
     rows = 5  # fewer than columns: sides that were exchanged have another shape
+    kernel = seen.module
     with torch.no_grad():
-        left, right = seen.module.sides(seen.z)
+        left, right = kernel.sides(seen.z)
         first = _cut(left, 0, rows)
-        crossed = seen.module.cross(first, right)
+        crossed = kernel.cross(first, right)
     _require_same(crossed, seen.matrix[:rows], "the cross of two sides")
 
 
@@ -678,12 +706,14 @@ def _pulls_back_as_autograd_does(seen: _Kernel) -> None:
     a = _with_gradient(_cut(seen.z, 0, half))
     b = _with_gradient(_cut(seen.z, half, -1))
     inputs = (*a, *b)
-    tile = seen.module.tile(a, b)
+    kernel = seen.module
+    tile = kernel.tile(a, b)
     grad = _weights(tile.shape)
     by_autograd = torch.autograd.grad(tile, inputs, grad, allow_unused=True)
-    again, pullback = seen.module.tile_and_pullback(a, b)
+    again, pullback = kernel.tile_and_pullback(a, b)
     _require_same(again, tile, "its tile")
-    into_a, into_b, _ = pullback(grad, [True] * len(a))
+    wanted = [True] * len(a)  # the gradients of all parts
+    into_a, into_b, _ = pullback(grad, wanted)
     by_pullback = (*into_a, *into_b)
     for number, tensor in enumerate(inputs):
         gradient = _or_zeros(by_pullback[number], tensor)
@@ -733,8 +763,9 @@ def _gives_every_point_a_vector(seen: _Featurizer) -> None:
 
 def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
     """The vector of a point does not depend on the order of the points."""
-    order = torch.randperm(len(seen.points), generator=_draws("order"))
-    features = seen.values(seen.module, seen.points[order])
+    order = _new_order(len(seen.points))
+    points = seen.points[order]
+    features = seen.values(seen.module, points)
     expected = seen.value()[order]
     _require_same(features, expected, "a feature of the points in another order")
 
@@ -753,7 +784,8 @@ class _Part:
 
     @functools.cached_property
     def representation(self) -> Any:
-        return _started(self.given, torch.cat([self.x, self.y]))
+        pooled = torch.cat([self.x, self.y])
+        return _started(self.given, pooled)
 
     def value(self, memory: int = DEFAULT_MEMORY) -> Tensor:
         """What it gives for the samples as they are."""
@@ -772,8 +804,13 @@ def _holds_settings_only(seen: _Part) -> None:
     before = copy.deepcopy(_settings(seen.part))
     seen.value()
     after = _settings(seen.part)
-    _require(repr(before) == repr(after), f"its settings were {before} and are {after}.")
-    tensors = [name for name, value in after.items() if isinstance(value, Tensor)]
+    # By their texts: settings may be arrays, which have no single answer to `==`.
+    same = repr(before) == repr(after)
+    _require(same, f"its settings were {before} and are {after}.")
+    tensors = []
+    for name, value in after.items():
+        if isinstance(value, Tensor):
+            tensors.append(name)
     _require(not tensors, f"it holds tensors: {', '.join(tensors)}.")
 
 
@@ -792,8 +829,9 @@ def _settings(part: Any) -> dict[str, Any]:
 class _Statistic(_Part):
     @functools.cached_property
     def samples(self) -> Samples:
-        kind: Literal["table", "image"] = "table" if self.x.ndim == 2 else "image"
-        schema = Schema(kind, tuple(self.x.shape[1:]))
+        shape = tuple(self.x.shape[1:])  # of one point
+        is_table = len(shape) == 1
+        schema = Schema("table" if is_table else "image", shape)
         return Samples(self.x, self.y, schema)
 
     def plans(self) -> Iterator[tuple[Bins, Tensor]]:
@@ -845,8 +883,10 @@ def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
     for bins, shuffles in seen.plans():
         prepared = seen.prepared(seen.samples, bins)
         together = statistic.evaluate(prepared, shuffles)  # (B + 1,)
-        _require(together.dtype == torch.float64, f"the values are {together.dtype}.")
-        alone = [statistic.evaluate(prepared, shuffle[None]) for shuffle in shuffles]
+        dtype = together.dtype
+        _require(dtype == torch.float64, f"the values are {dtype}.")
+        one_by_one = shuffles.split(1)
+        alone = [statistic.evaluate(prepared, shuffle) for shuffle in one_by_one]
         _require_same(together, torch.cat(alone), "among other shuffles, the value")
 
 
@@ -862,7 +902,9 @@ def _shuffles_as_points_move(seen: _Statistic) -> None:
             pooled = samples.pooled()
             moved = pooled.clone()
             moved[places] = pooled[places[shuffle]]
-            moved_samples = Samples(moved[:n], moved[n:], samples.schema)
+            x = moved[:n]
+            y = moved[n:]
+            moved_samples = Samples(x, y, samples.schema)
             observed = seen.evaluated(moved_samples, bins, in_place)[0]
             order = "the observed order"
             if number:
@@ -876,11 +918,13 @@ def _ignores_the_order_within_samples(seen: _Statistic) -> None:
         return
     samples = seen.samples
     n, m = samples.sizes
-    of_x = torch.randperm(n, generator=_draws("order of x"))
+    of_x = _new_order(n, "order of x")
     of_y = of_x  # so that pairs stay together
     if not seen.part.depends_on_order:
-        of_y = torch.randperm(m, generator=_draws("order of y"))
-    other = Samples(seen.x[of_x], seen.y[of_y], samples.schema)
+        of_y = _new_order(m, "order of y")
+    x = seen.x[of_x]
+    y = seen.y[of_y]
+    other = Samples(x, y, samples.schema)
     bins, shuffles = next(seen.plans())
     in_place = shuffles[:1]
     value = seen.evaluated(samples, bins, in_place)
@@ -973,7 +1017,8 @@ class _Objective(_Part):
 def _gives_one_number(seen: _Objective) -> None:
     """It gives one finite number, with a gradient."""
     value = seen.value()
-    _require(value.ndim == 0, f"it has the shape {tuple(value.shape)}.")
+    shape = tuple(value.shape)
+    _require(shape == (), f"it has the shape {shape}.")
     number = value.item()
     _require(math.isfinite(number), f"it is {number}.")
     _require(value.requires_grad, "it has none.")
@@ -1006,7 +1051,8 @@ def _trains(seen: _Objective) -> None:
     after = dict(seen.trained(steps=3).named_parameters())
     moved = 0
     for name, parameter in after.items():
-        _require(bool(torch.isfinite(parameter).all()), "some are not finite.")
+        all_finite = bool(torch.isfinite(parameter).all())
+        _require(all_finite, "some are not finite.")
         if not torch.equal(parameter, before[name]):
             moved += 1
     # A single one is enough: others may be frozen, or have no gradient at the start.
@@ -1019,7 +1065,7 @@ def _trains(seen: _Objective) -> None:
 @dataclass(frozen=True)
 class _Test:
     test: TwoSampleTest
-    draw: Callable[[np.random.Generator, int], Any]
+    draw: Draw
     sizes: tuple[int, int]
     runs: int
     alpha: float
@@ -1029,7 +1075,9 @@ class _Test:
         """Two samples of one distribution."""
         rng = self.generators.numpy(f"samples {run}")
         n, m = self.sizes
-        return self.draw(rng, n), self.draw(rng, m)
+        X = self.draw(rng, n)
+        Y = self.draw(rng, m)
+        return X, Y
 
     @functools.cached_property
     def pvalues(self) -> list[float]:
@@ -1037,8 +1085,10 @@ class _Test:
         pvalues = []
         for run in range(self.runs):
             X, Y = self.samples(run)
+            # One generator a run: what one of them draws never changes the others.
             rng = self.generators.numpy(f"test {run}")
-            pvalues.append(self.run(X, Y, rng).pvalue)
+            result = self.run(X, Y, rng)
+            pvalues.append(result.pvalue)
         return pvalues
 
     def run(self, X: Any, Y: Any, rng: RNGLike) -> TwoSampleResult:
@@ -1067,7 +1117,9 @@ def _gives_one_answer_for_a_seed(seen: _Test) -> None:
 def _gives_pvalues(seen: _Test) -> None:
     """P-values are larger than 0 and at most 1."""
     outside = [p for p in seen.pvalues if not 0 < p <= 1]
-    _require(not outside, f"{len(outside)} of {seen.runs} are not, such as {outside[:1]}.")
+    count = len(outside)
+    example = outside[:1]
+    _require(count == 0, f"{count} of {seen.runs} are not, such as {example}.")
 
 
 def _stays_as_it_is(seen: _Test) -> None:
@@ -1082,38 +1134,43 @@ def _stays_as_it_is(seen: _Test) -> None:
     )
     for name, tensor in after.items():
         # A scale that is open is NaN, which equals nothing.
-        same = torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before[name]))
+        new = torch.nan_to_num(tensor)
+        old = torch.nan_to_num(before[name])
+        same = torch.equal(old, new)
         _require(same, f"{name} of the representation has changed.")
 
 
 def _keeps_its_level(seen: _Test) -> None:
     """Where both samples have one distribution, it rejects no more often than alpha allows."""
-    rejected = sum(p <= seen.alpha for p in seen.pvalues)
+    alpha = seen.alpha
+    runs = seen.runs
+    rejected = sum(p <= alpha for p in seen.pvalues)
     # The runs are independent, so the number of rejections of an exact test is binomial at most.
-    most = int(binom.isf(_CHANCE, seen.runs, seen.alpha))
+    most = int(binom.isf(_CHANCE, runs, alpha))
     _require(
         rejected <= most,
-        f"it rejected {rejected} of {seen.runs} at {seen.alpha}; an exact test stays within {most} "
-        "all but once in a million.",
+        f"it rejected {rejected} of {runs} at {alpha}; an exact test stays within {most} all but "
+        "once in a million.",
     )
 
 
 # The contracts.
 
 
-_OF_GRADIENTS: tuple[Clause, ...] = (
+_OF_GRADIENTS: Clauses = (
     _pulls_back_as_autograd_does,
     _has_true_gradients,
     _has_true_gradients_through_tiles,
 )
-_OF_MODULES: tuple[Clause, ...] = (
+_OF_MODULES: Clauses = (
     _copies_well,
     _computes_in_the_precision_of_its_points,
     _registers_its_tensors,
     _gives_the_same_on_other_devices,
     _can_be_kept,
 )
-_CONTRACTS: Mapping[Kind, tuple[Clause, ...]] = MappingProxyType(
+# In this order the first clause that fails is the one to mend first: later ones build on it.
+_CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
     {
         "kernel": (
             _starts_by_its_generator,
@@ -1159,6 +1216,11 @@ _CONTRACTS: Mapping[Kind, tuple[Clause, ...]] = MappingProxyType(
             _holds_settings_only,
             _trains,
         ),
-        "test": (_gives_one_answer_for_a_seed, _gives_pvalues, _stays_as_it_is, _keeps_its_level),
+        "test": (
+            _gives_one_answer_for_a_seed,
+            _gives_pvalues,
+            _stays_as_it_is,
+            _keeps_its_level,
+        ),
     }
 )

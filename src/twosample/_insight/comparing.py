@@ -87,9 +87,8 @@ class Comparison(Mapping[str, TwoSampleResult]):
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Names of the samples that were not reached before an interrupt."""
-        return tuple(
-            name for name in self.names if name not in self.results and name not in self.failures
-        )
+        reached = {*self.results, *self.failures}
+        return tuple(name for name in self.names if name not in reached)
 
     @property
     def pvalues(self) -> dict[str, float]:
@@ -103,7 +102,8 @@ class Comparison(Mapping[str, TwoSampleResult]):
         The correction counts all samples that were to be compared. A sample without a result counts
         as p = 1, so that a comparison cut short promises no more than a whole one.
         """
-        missing = [1.0] * (len(self.names) - len(self.results))
+        without_result = len(self.names) - len(self.results)
+        missing = [1.0] * without_result
         pvalues = [*self.pvalues.values(), *missing]
         adjusted = CORRECTIONS[self.correction].adjust(pvalues)
         # Those of the missing ones stand at the end, and `zip` leaves them out.
@@ -136,7 +136,10 @@ class Comparison(Mapping[str, TwoSampleResult]):
             if any(result.dropped):
                 of_x, of_y = result.dropped
                 notes.append(f"{name}: left out for missing values: {of_x} + {of_y} rows.")
-        out_of_reach = [name for name, result in self.results.items() if not self._in_reach(result)]
+        out_of_reach = []
+        for name, result in self.results.items():
+            if not self._in_reach(result):
+                out_of_reach.append(name)
         if out_of_reach:
             which = f"None of {', '.join(out_of_reach)}"
             if len(out_of_reach) == len(self.results):
@@ -153,7 +156,8 @@ class Comparison(Mapping[str, TwoSampleResult]):
         shuffles = len(result.null_distribution)
         if not shuffles:
             return True  # a law takes their place, and its p-values have no least one
-        smallest = growth(self.correction, len(self.names)) / (shuffles + 1)
+        factor = growth(self.correction, len(self.names))
+        smallest = factor / (shuffles + 1)
         return smallest <= self.alpha + 1e-12
 
     def to_dict(self) -> dict[str, Any]:
@@ -209,7 +213,8 @@ class Comparison(Mapping[str, TwoSampleResult]):
     @property
     def verdict(self) -> str:
         """How many samples differ, in a sentence."""
-        return verdict(len(self.reject()), len(self.results)) + "."
+        rejected = len(self.reject())
+        return verdict(rejected, len(self.results)) + "."
 
     def cells(self) -> list[list[str]]:
         """A table of all samples as texts, its head first."""
@@ -232,12 +237,17 @@ class Comparison(Mapping[str, TwoSampleResult]):
         return lines
 
     def __str__(self) -> str:
+        title = f"{self.verdict} {self._how}"
+        table = aligned(self.cells())
         notes = [f"- {note}" for note in self.notes]
-        return "\n".join([f"{self.verdict} {self._how}", *aligned(self.cells()), *notes])
+        return "\n".join([title, *table, *notes])
 
     def _repr_html_(self) -> str:
-        title = f"<p><strong>{html.escape(self.verdict)}</strong> {html.escape(self._how)}</p>"
-        return f"<div>{title}{html_table(self.cells())}{html_list(self.notes)}</div>"
+        bold = html.escape(self.verdict)
+        how = html.escape(self._how)
+        table = html_table(self.cells())
+        notes = html_list(self.notes)
+        return f"<div><p><strong>{bold}</strong> {how}</p>{table}{notes}</div>"
 
     @property
     def _how(self) -> str:
@@ -502,7 +512,11 @@ def _permutations(
 def _seeds(names: Mapping[str, Any], rng: RNGLike | None) -> dict[str, int]:
     """A seed for each sample, which depends on its name and on no other sample."""
     generators = Generators(rng)
-    return {name: int(generators.numpy(f"sample {name}").integers(2**32)) for name in names}
+    seeds = {}
+    for name in names:
+        generator = generators.numpy(f"sample {name}")
+        seeds[name] = int(generator.integers(2**32))
+    return seeds
 
 
 # Words.

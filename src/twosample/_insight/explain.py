@@ -36,6 +36,7 @@ from .corrections import CORRECTIONS, check_correction
 from .held_out import Value, as_array, embedded, held_out, row_pixels, row_values
 from .text_tables import aligned, as_text, html_list, html_table, percent
 
+Array: TypeAlias = NDArray[np.float64]
 ColumnCorrection: TypeAlias = Literal["holm", "bh", "none"]
 
 _COLUMNS_SHOWN = 20
@@ -125,7 +126,7 @@ class Explanation:
     calibration: str
     rows_x: tuple[TellingRow, ...]
     rows_y: tuple[TellingRow, ...]
-    contributions: tuple[NDArray[np.float64], NDArray[np.float64]] = field(repr=False)
+    contributions: tuple[Array, Array] = field(repr=False)
     importance_from: float | None
     notes: tuple[str, ...]
     result: TwoSampleResult = field(repr=False)
@@ -149,8 +150,13 @@ class Explanation:
 
     def ranked(self) -> list[ColumnDifference]:
         """The columns, those that differ most first."""
-        # Adjusted p-values are often equal, at 1 above all; then the importance decides.
-        return sorted(self.columns, key=lambda c: (c.adjusted, -(c.importance or 0.0), c.pvalue))
+
+        def rank(column: ColumnDifference) -> tuple[float, float, float]:
+            importance = column.importance or 0.0
+            # Adjusted p-values are often equal, at 1 above all; then the importance decides.
+            return column.adjusted, -importance, column.pvalue
+
+        return sorted(self.columns, key=rank)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, ready for JSON.
@@ -175,16 +181,20 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self._headline()]
         if self.columns:
-            cells = [_column_cells(column) for column in self.ranked()[:_COLUMNS_SHOWN]]
-            lines = [f"{self._columns_title()}:", *aligned([_COLUMN_HEADER, *cells])]
+            first = self.ranked()[:_COLUMNS_SHOWN]
+            cells = [_column_cells(column) for column in first]
+            table = aligned([_COLUMN_HEADER, *cells])
+            lines = [f"{self._columns_title()}:", *table]
             more = len(self.columns) - _COLUMNS_SHOWN
             if more > 0:
                 lines.append(f"  ... {more} more")
             parts.append("\n".join(lines))
         if self.rows_x or self.rows_y:
-            parts.append("\n".join([f"{_ROWS_TITLE}:", *aligned(self._row_cells())]))
+            lines = [f"{_ROWS_TITLE}:", *aligned(self._row_cells())]
+            parts.append("\n".join(lines))
         if self.notes:
-            parts.append("\n".join(f"- {note}" for note in self.notes))
+            notes = [f"- {note}" for note in self.notes]
+            parts.append("\n".join(notes))
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -195,7 +205,8 @@ class Explanation:
             parts.append(html_table([_COLUMN_HEADER, *cells]))
         if self.rows_x or self.rows_y:
             parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>")
-            parts.append(html_table([["sample", "row", "share", "values"], *self._row_cells()]))
+            header = ["sample", "row", "share", "values"]
+            parts.append(html_table([header, *self._row_cells()]))
         parts.append(html_list(self.notes))
         return f"<div>{''.join(parts)}</div>"
 
@@ -212,7 +223,8 @@ class Explanation:
 
     def _row_cells(self) -> list[list[str]]:
         # The columns that differ most say most about a row; there is no room for all of them.
-        names = [column.name for column in self.ranked()[:_VALUES_SHOWN]]
+        first = self.ranked()[:_VALUES_SHOWN]
+        names = [column.name for column in first]
         lines = []
         for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
             for row in rows[:_ROWS_SHOWN]:
@@ -387,7 +399,7 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
 
 def _contributions(
     result: TwoSampleResult, fitted: FittedTest, samples: Samples, generator: torch.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
     """What each held-out point adds to the statistic."""
     n, m = samples.sizes
     points = embedded(fitted, samples, generator)
@@ -400,21 +412,25 @@ def _contributions(
     of_y = at_y / m
     # Kernel values in single precision were added up in another order than in the test. What
     # rounding has left of the sum is shared by all alike.
-    rest = (result.statistic - float(of_x.sum() + of_y.sum())) / (n + m)
+    total = float(of_x.sum() + of_y.sum())
+    rest = (result.statistic - total) / (n + m)
     return as_array(of_x + rest), as_array(of_y + rest)
 
 
 def _telling_rows(
-    result: TwoSampleResult, sample: int, contributions: NDArray[np.float64], rows: int
+    result: TwoSampleResult, sample: int, contributions: Array, rows: int
 ) -> tuple[TellingRow, ...]:
     """The `rows` points that contribute most, of X (sample 0) or of Y (sample 1)."""
     fitted, samples = held_out(result)
     order = np.argsort(-contributions, kind="stable")[:rows]
     chosen = torch.from_numpy(order)
     pool = samples.y if sample else samples.x
-    points = pool[chosen.to(pool.device)].to("cpu", torch.float64)
+    points = pool[chosen.to(pool.device)]
+    points = points.to("cpu", torch.float64)  # so that undoing the scaling adds no rounding
     # Without a split, points stand where they stood in the user's sample.
-    numbers = chosen if samples.rows is None else samples.rows[sample].cpu()[chosen]
+    numbers = chosen
+    if samples.rows is not None:
+        numbers = samples.rows[sample].cpu()[chosen]
     is_table = samples.schema.kind == "table"
     telling = []
     for position, point, number in zip(order.tolist(), points, numbers.tolist(), strict=True):
@@ -426,7 +442,14 @@ def _telling_rows(
             values = row_values(samples.schema, fitted.scaling, point)
         else:
             pixels = row_pixels(samples.schema, fitted.scaling, point)
-        telling.append(TellingRow(int(number), contribution, share, values, pixels))
+        row = TellingRow(
+            row=int(number),
+            contribution=contribution,
+            share=share,
+            values=values,
+            pixels=pixels,
+        )
+        telling.append(row)
     return tuple(telling)
 
 

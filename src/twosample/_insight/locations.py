@@ -67,7 +67,8 @@ class Locations:
 
     def __str__(self) -> str:
         count = len(self.values)
-        lines = [f"{count} {self.how} location{'s' if count > 1 else ''}:"]
+        noun = "locations" if count > 1 else "location"
+        lines = [f"{count} {self.how} {noun}:"]
         for number, value in enumerate(self.values):
             line = f"  {_in_words(value)}"
             if self.rows:
@@ -206,8 +207,9 @@ def _rows_of_training(result: TwoSampleResult, given: Samples) -> tuple[Samples,
             "points to choose the locations on, which must not be tested."
         )
     n, m = given.sizes
-    trained_x = np.setdiff1d(np.arange(n), rows[0].numpy())
-    trained_y = np.setdiff1d(np.arange(m), rows[1].numpy())
+    tested_rows_x, tested_rows_y = rows
+    trained_x = np.setdiff1d(np.arange(n), tested_rows_x.numpy())
+    trained_y = np.setdiff1d(np.arange(m), tested_rows_y.numpy())
     # With other samples than those tested, the held-out rows would not be the ones left out here.
     if (len(trained_x), len(trained_y)) != result.train_sizes:
         tested_x, tested_y = result.sizes
@@ -243,9 +245,11 @@ def _as_given(location: Tensor, given: Samples, scaling: Scaling) -> Location:
     image = row_image(scaling, location)
     if given.schema.pixels != "uint8":
         # Floats have a scale of their own; that of the points becomes 0..255.
-        low = min(float(given.x.min()), float(given.y.min()))
-        high = max(float(given.x.max()), float(given.y.max()))
-        spread = max(high - low, np.finfo(np.float64).tiny)  # pixels may all be the same
+        pooled = given.pooled()
+        low = float(pooled.min())
+        high = float(pooled.max())
+        tiny = np.finfo(np.float64).tiny  # pixels may all be the same
+        spread = max(high - low, tiny)
         image = (image - low) / spread * 255
     return as_uint8(image)
 

@@ -224,7 +224,8 @@ class PredictedPower:
         """
         check_share("power", power)
         n, m = self._sizes(n, m)
-        least = self.threshold(n, m, alpha) - self._bias(n, m)
+        threshold = self.threshold(n, m, alpha)
+        least = threshold - self._bias(n, m)
         z = NormalDist().inv_cdf(power)
         mmd2 = least + z * self.deviation(n, m)
         if mmd2 < self.mmd2 and self.mmd2 > 0:
@@ -302,7 +303,9 @@ class PredictedPower:
         # Half of what is left out lies on either side.
         deviations = NormalDist().inv_cdf(0.5 + confidence_level / 2)
         width = deviations * self.standard_error
-        return self._at(self.mmd2 - width), self._at(self.mmd2 + width)
+        low = self._at(self.mmd2 - width)
+        high = self._at(self.mmd2 + width)
+        return low, high
 
     def _at(self, mmd2: float) -> PredictedPower:
         """The same for another MMD^2; 0 for one below 0.
@@ -495,7 +498,8 @@ class SplitChoice:
     pilot: tuple[tuple[float, float, float], ...]
 
     def __str__(self) -> str:
-        chosen = next(row for row in self.rows if row.fraction == self.fraction)
+        fractions = [row.fraction for row in self.rows]
+        chosen = self.rows[fractions.index(self.fraction)]
         why = "; others are no better within the error of the prediction" if self.flat else ""
         return (
             f"Train on {self.fraction:g} of the points ({chosen.train} of each sample) and test "
@@ -589,14 +593,17 @@ def _choose(
     alpha: float,
 ) -> SplitChoice:
     """The best of `fractions`, from predictions with kernels trained on `sizes` points."""
-    values, errors = _criteria(predictions, max(2, total // 2))
+    # J hardly depends on how many are tested; half of the points are as good as any number.
+    tested_half = max(2, total // 2)
+    values, errors = _criteria(predictions, tested_half)
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
     all_plans = list(itertools.chain.from_iterable(predictions))
     rows = []
     scores = []
     gradients = []  # of the scores, in limit and loss
     for fraction in fractions:
-        train = min(max(round(fraction * total), 2), total - 2)
+        wanted = round(fraction * total)
+        train = min(max(wanted, 2), total - 2)  # either part needs two points for a variance
         tested = total - train
         root = math.sqrt(tested)
         rate = _rate(train)
@@ -618,7 +625,8 @@ def _choose(
     from_half = [abs(fraction - 0.5) for fraction in fractions]
     half = int(np.argmin(from_half))
     direction = gradients[best] - gradients[half]
-    error = math.sqrt(float(direction @ covariance @ direction))
+    variance = float(direction @ covariance @ direction)
+    error = math.sqrt(variance)
     # A half is the usual choice; only an advantage that is no error speaks against it.
     advantage = scores[best] - scores[half]
     flat = best != half and advantage <= error
@@ -660,7 +668,8 @@ def _mean_ratio(plans: Sequence[PredictedPower], n: int, alpha: float) -> float:
     """
     ratios = []
     for plan in plans:
-        above = plan.threshold(n, n, alpha) - plan._bias(n, n)
+        threshold = plan.threshold(n, n, alpha)
+        above = threshold - plan._bias(n, n)
         ratios.append(above / plan.deviation(n, n))
     return math.fsum(ratios) / len(ratios)
 
