@@ -148,7 +148,7 @@ def column_ranking(
         bar.set_fill(column.reject(alpha))  # the outline stays
     texts = [f"p = {format_pvalue(column.adjusted)}" for column in columns]
     ax.bar_label(bars, texts, padding=4)
-    ax.invert_yaxis()
+    ax.invert_yaxis()  # the first column on top
     ax.margins(x=0.25)  # room for the p-values
     ax.set_xlabel("importance: share of the statistic that goes without it")
     ax.set_title(f"Filled: p at most {alpha:g}")
@@ -241,9 +241,10 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
         )
     ax = _axes(ax)
     shaded = shades([*of_x, *of_y])  # together, so that both have one scale
-    columns = max(len(of_x), len(of_y))
-    above = mosaic(shaded[: len(of_x)], columns)
-    below = mosaic(shaded[len(of_x) :], columns)
+    count_x = len(of_x)
+    columns = max(count_x, len(of_y))
+    above = mosaic(shaded[:count_x], columns)
+    below = mosaic(shaded[count_x:], columns)
     height = len(shaded[0])
     gap = np.full_like(above[: max(1, height // 6)], 255)  # white
     sheet = np.concatenate([above, gap, below])
@@ -259,6 +260,7 @@ def image_grid(explanation: Explanation, ax: Axes | None = None) -> Axes:
 
 
 def _label_plane(ax: Axes, points: Scatter) -> None:
+    # matplotlib's own limits would hold the far-out points, too.
     across, up = points.limits
     ax.set(xlim=across, ylim=up)
     x_label, y_label = points.axes
@@ -268,7 +270,9 @@ def _label_plane(ax: Axes, points: Scatter) -> None:
 def _witness_colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("witness", [Y_COLOUR, "#eeeeee", X_COLOUR])
+    # Grey between the two: there the witness is near 0 and says nothing.
+    colours = [Y_COLOUR, "#eeeeee", X_COLOUR]
+    return LinearSegmentedColormap.from_list("witness", colours)
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -885,8 +885,10 @@ def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
         together = statistic.evaluate(prepared, shuffles)  # (B + 1,)
         dtype = together.dtype
         _require(dtype == torch.float64, f"the values are {dtype}.")
-        one_by_one = shuffles.split(1)
-        alone = [statistic.evaluate(prepared, shuffle) for shuffle in one_by_one]
+        alone = []
+        for shuffle in shuffles:
+            by_itself = shuffle[None]  # (1, bins)
+            alone.append(statistic.evaluate(prepared, by_itself))
         _require_same(together, torch.cat(alone), "among other shuffles, the value")
 
 
