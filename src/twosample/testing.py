@@ -273,7 +273,8 @@ def _check(kind: Kind, part: object, subject: object, left_out: Sequence[Clause]
             instead = str(error)
             if not isinstance(error, _Unmet):
                 instead = f"it raised {type(error).__name__}: {error}"
-            sentence = (clause.__doc__ or "").removesuffix(".")
+            text = clause.__doc__ or ""
+            sentence = text.removesuffix(".")
             article = "an" if kind == "objective" else "a"
             raise BrokenContract(
                 f'{part!r} breaks its contract as {article} {kind}: "{sentence}". Here, {instead}'
@@ -305,7 +306,8 @@ def _require_same(value: Tensor, expected: Tensor, name: str, *, tolerance: floa
     largest = float(expected.abs().max())
     room = tolerance * max(1.0, largest)
     if float(difference.max()) > room:
-        indices = np.unravel_index(int(difference.argmax()), value.shape)
+        worst = int(difference.argmax())
+        indices = np.unravel_index(worst, value.shape)
         place = tuple(int(index) for index in indices)
         here = float(value[place])
         there = float(expected[place])
@@ -326,7 +328,8 @@ def _require_slope(value: Value, tensor: Tensor, name: str) -> None:
     if here.requires_grad:
         (gradient,) = torch.autograd.grad(here, tensor, allow_unused=True)
         if gradient is not None:
-            slope = float((gradient * direction).sum())
+            along = gradient * direction
+            slope = float(along.sum())
     differences = []
     with torch.no_grad():
         for step in _STEPS:
@@ -417,7 +420,9 @@ def _started(module: nn.Module, points: Tensor) -> nn.Module:
 
 
 def _accelerators() -> list[torch.device]:
-    return [torch.device("cuda")] if torch.cuda.is_available() else []
+    if not torch.cuda.is_available():
+        return []
+    return [torch.device("cuda")]
 
 
 # Modules: kernels and featurizers.
@@ -703,8 +708,10 @@ def _sums_alike_in_all_tiles(seen: _Kernel) -> None:
 def _pulls_back_as_autograd_does(seen: _Kernel) -> None:
     """`tile_and_pullback` gives the tile and its gradients in the embedded points."""
     half = len(seen.points) // 2
-    a = _with_gradient(_cut(seen.z, 0, half))
-    b = _with_gradient(_cut(seen.z, half, -1))
+    first = _cut(seen.z, 0, half)
+    second = _cut(seen.z, half, -1)
+    a = _with_gradient(first)
+    b = _with_gradient(second)
     inputs = (*a, *b)
     kernel = seen.module
     tile = kernel.tile(a, b)
@@ -873,7 +880,8 @@ def _takes_the_representation(seen: _Statistic) -> None:
     """`check` takes the representation, and `shuffled_by` names ways to shuffle."""
     seen.part.check(seen.representation)
     ways = seen.part.shuffled_by
-    are_known = bool(ways) and set(ways) <= {"permutations", "swaps"}
+    unknown = set(ways) - {"permutations", "swaps"}
+    are_known = bool(ways) and not unknown
     _require(are_known, f"shuffled_by is {ways!r}: 'permutations', 'swaps'?")
 
 

@@ -593,7 +593,7 @@ def _choose(
     alpha: float,
 ) -> SplitChoice:
     """The best of `fractions`, from predictions with kernels trained on `sizes` points."""
-    # J hardly depends on how many are tested; half of the points are as good as any number.
+    # Through its second order J depends a little on how many are tested; half is the usual share.
     tested_half = max(2, total // 2)
     values, errors = _criteria(predictions, tested_half)
     limit, loss, covariance = fit_learning_curve(sizes, values, errors)
