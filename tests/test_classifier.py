@@ -1,5 +1,7 @@
 """C2ST in the MMD machine: the identities of the design, and what training needs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,8 @@ from twosample import (
     Sign,
     TwoSampleTest,
 )
+from twosample._api import resolve
+from twosample._data.embedding import embed_distinct, embed_samples
 from twosample._data.survey import as_samples
 from twosample._estimators import area_under_curve, balanced_accuracy
 from twosample._products import block_sums, row_sums
@@ -152,3 +156,57 @@ def test_the_old_name_of_the_featurizer_still_works_and_warns(method):
     assert repr(old) == repr(method(featurizer=network))
     with pytest.raises(twosample.InputError, match="two names of one option"):
         method(network, network=network)
+
+
+# Points that are equal
+
+
+@pytest.mark.filterwarnings("ignore::twosample.errors.InputWarning")
+@pytest.mark.parametrize("method", ["c2st-l", "c2st-s"])
+def test_identical_rows_tie(method):
+    """A network may round one row in two ways within a batch. Where its score is nearly 0, that is
+    all there is to see."""
+    row = np.random.default_rng(0).normal(size=4)
+    rows = np.tile(row, (400, 1))
+    fitted = resolve(method, permutations=39).fit(rows[:50], rows[:50], rng=0)
+    for seed in range(200):
+        n = 20 + seed % 100
+        assert fitted.test(rows[:n], rows[: n + seed % 3], rng=seed).pvalue == 1
+
+
+@pytest.mark.filterwarnings("ignore::twosample.errors.InputWarning")
+@pytest.mark.parametrize("method", ["c2st-l", "c2st-s", "me", "scf", "mmd-o", "mmd-mkl"])
+def test_duplicates_that_trade_places_tie(method):
+    rng = np.random.default_rng(1)
+    test = resolve(method, permutations=39)
+    if test.learning is not None:
+        test = replace(test, learning=replace(test.learning, steps=20))
+    fitted = test.fit(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)) + 0.3, rng=0)
+    for seed in range(20):
+        kinds = rng.normal(size=(5, 3))
+        X = kinds[rng.integers(0, 5, 60)]
+        assert fitted.test(X, rng.permutation(X), rng=seed).pvalue == 1
+
+
+@pytest.mark.parametrize("columns", [1, 3, 200])
+def test_equal_points_are_embedded_once(columns):
+    seen = []
+
+    def embed(points):
+        seen.append(points)
+        return (torch.arange(len(points))[:, None],)
+
+    rng = torch.Generator().manual_seed(0)
+    kinds = torch.randn(30, columns, generator=rng)
+    kinds[0] = 0.0
+    which = torch.randint(30, (80,), generator=rng)
+    points = kinds[which] * torch.tensor([1.0, -1.0])[(which == 0).long()][:, None]  # -0.0
+    samples = as_samples(points[:40].numpy(), points[40:].numpy())
+    samples = replace(samples, x=points[:40], y=points[40:])
+    (embedded,) = embed_samples(samples, embed, rng).parts
+    assert sum(map(len, seen)) == len(which.unique())
+    for one in range(30):
+        assert len(embedded[which == one].unique()) <= 1
+    assert torch.equal(torch.cat(seen)[embedded[:, 0]], points)
+    (alone,) = embed_distinct(embed, torch.ones(5, 2))  # two, or none could be normalised
+    assert len(seen[-1]) == 2 and alone.tolist() == [[0]] * 5

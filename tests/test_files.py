@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twosample import Columns
 from twosample._files.formats import read_source
+from twosample._files.opening import ReadOptions, open_file
 from twosample.errors import InputError
 
 
@@ -109,6 +111,34 @@ def test_nan_in_text_is_a_number(tmp_path):
     found = read(text(tmp_path, "v,w\nnan,1\nNaN,2\n2.5,3\n"))["v"]
     assert found.dtype == pl.Float64
     assert found.is_nan().to_list() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ('a,"pipe 12"""', ["a", 'pipe 12"']),
+        ('"""a""",b', ['"a"', "b"]),
+        ('"a ""x"" y","b"""', ['a "x" y', 'b"']),
+        ('a,""""', ["a", '"']),
+        ('"a"",b",c', ['a",b', "c"]),
+        ('"a\nb""",c', ['a\nb"', "c"]),
+        ('\ufeff"a""",b', ['a"', "b"]),
+        ('\n\na,"b"""', ["a", 'b"']),
+        (' a ," b"""', ["a", 'b"']),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_quotation_marks_in_names(tmp_path, header, names, stream):
+    path = text(tmp_path, f'{header}\n1,02139\n3,"0""4"\n')
+    for rules in (Columns(), Columns(kinds={names[1]: "category"})):
+        sample = open_file(str(path), ReadOptions(rules=rules, stream=stream))
+        if stream:
+            (table,) = (pl.DataFrame(part.read()) for part in sample.partitions)
+        else:
+            table = sample.data
+        assert table.columns == names
+        assert table[names[0]].to_list() == [1, 3]
+        assert table[names[1]].to_list() == ["02139", '0"4']
 
 
 def test_names_that_are_whole_numbers_are_names(tmp_path):

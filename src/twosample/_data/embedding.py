@@ -23,6 +23,8 @@ Embed: TypeAlias = Callable[[Tensor], tuple[Tensor, ...]]
 Piece: TypeAlias = tuple[tuple[Tensor, ...], Tensor]
 """A batch of embedded points, and their places among all points of X, then of Y."""
 
+_NUMBERS = 2**20  # in the rows that are looked at together for equal ones
+_SOME = 64  # numbers of a row that are looked at first for that
 _PIECES = 64  # at most so many pieces of work are all the batches of points
 
 
@@ -37,15 +39,82 @@ def embed_samples(
     The points are shuffled first. What a network does with a batch (batch normalisation, the
     rounding of a matrix product) may depend on the company a point is in, and must not depend on
     its label.
+
+    Equal points go through once: their rounding in a batch may differ, which would break their tie.
     """
     count = sum(samples.sizes)
     order = torch.randperm(count, generator=generator)
     if isinstance(samples, EmbeddedSamples):
         # After the draw, so that what is shuffled later does not depend on who embeds.
         return replace(samples, resources=resources)
-    pieces = _from_memory(samples.pooled(), order, embed, resources)
-    parts = gathered(pieces, count)
+    points = samples.pooled()
+    first, group = distinct(points)
+    if len(first) < count:
+        points = points[first]
+        order = _places_among(first, order)
+    pieces = _from_memory(points, order, embed, resources)
+    parts = gathered(pieces, len(first))
+    if len(first) < count:
+        parts = tuple(part[group.to(part.device)] for part in parts)
     return EmbeddedSamples(parts, samples.sizes, samples.schema, samples.dropped, resources)
+
+
+def embed_distinct(embed: Embed, points: Tensor) -> tuple[Tensor, ...]:
+    """Some points through `embed`, those that are equal only once."""
+    first, group = distinct(points)
+    if len(first) == len(points):
+        return embed(points)
+    return tuple(part[group.to(part.device)] for part in embed(points[first]))
+
+
+def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
+    """One of each kind of equal points, and of which kind, by its place there, each point is."""
+    numbers = torch.arange(len(points), device=points.device)
+    rows = points.flatten(1)
+    # Rows of many numbers, such as images, mostly differ in a few of them already.
+    for step in (-(-rows.shape[1] // _SOME), 1):
+        kinds, kind = torch.unique(_keys(rows[:, ::step]), return_inverse=True)
+        if len(kinds) == len(points):
+            return numbers, numbers
+    earliest = torch.full_like(kinds, len(points)).scatter_reduce(0, kind, numbers, "amin")
+    leader = earliest[kind]  # (N,) the number of an equal point, or its own
+    for part in numbers.split(_at_a_time(rows)):
+        # Points of one key are equal but for an accident; then they stay by themselves.
+        equal = (rows[part] == rows[leader[part]]).all(1)
+        leader[part] = torch.where(equal, leader[part], part)
+    leads = leader == numbers
+    if len(points) > 1 and leads.sum() == 1:
+        leads[1] = True  # every batch has two points, or none could be normalised
+    kind = torch.cumsum(leads, 0) - 1
+    return numbers[leads], kind[leader]
+
+
+def _keys(rows: Tensor) -> Tensor:
+    """A number for each row, the same for equal rows; of integers, which nothing rounds."""
+    fixed = torch.Generator().manual_seed(0)  # any factors do, because points are compared, too
+    factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=fixed).to(rows.device)
+    keys = []
+    for part in rows.split(_at_a_time(rows)):
+        values = part.double() if part.element_size() == 8 else part.float()
+        values = values + 0.0  # -0.0 equals 0.0, and now in its bits, too
+        bits = values.view(torch.int64 if part.element_size() == 8 else torch.int32).long()
+        # Low bits are 0 in most numbers, and bits of a product depend on lower ones only.
+        bits = bits ^ (bits >> 23) ^ (bits >> 41)
+        keys.append((bits * factors).sum(1))
+    return torch.cat(keys)
+
+
+def _at_a_time(rows: Tensor) -> int:
+    """How many rows are looked at together for equal ones."""
+    return max(1, _NUMBERS // max(1, rows.shape[1]))
+
+
+def _places_among(first: Tensor, order: Tensor) -> Tensor:
+    """The order of the points `first`, counted among themselves, in an order of all points."""
+    place = torch.full((len(order),), -1)
+    place[first.cpu()] = torch.arange(len(first))
+    places = place[order]
+    return places[places >= 0]
 
 
 def _from_memory(

@@ -17,7 +17,7 @@ from torch import Tensor
 from .._progress import bar
 from .._resources import HERE, Resources, Workers
 from ..errors import InputError
-from .embedding import Embed, Piece, batches_for, gathered
+from .embedding import Embed, Piece, batches_for, embed_distinct, gathered
 from .reading import read
 from .samples import EmbeddedSamples, Samples, Scaling
 from .schema import Schema
@@ -125,7 +125,8 @@ def _embedded_here(
         points_y, places_y = y.take(deal.of_y)
         points = torch.cat([points_x, points_y])
         places = torch.cat([places_x, places_y + survey.tested[0]])
-        yield embed(points[deal.order.to(device)]), places[deal.order]
+        shuffled = points[deal.order.to(device)]
+        yield embed_distinct(embed, shuffled), places[deal.order]
     x.finish(survey.marks[0])
     y.finish(survey.marks[1])
 
@@ -351,4 +352,4 @@ def _embedded_rows(
     """The rows of a batch through `embed` in a random order, and back in that of the parts."""
     points = torch.cat([part[span] for part, span in zip(parts, spans, strict=True)])
     back = torch.argsort(order)
-    return tuple(part[back] for part in embed(points[order]))
+    return tuple(part[back] for part in embed_distinct(embed, points[order]))

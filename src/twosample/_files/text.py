@@ -175,14 +175,18 @@ def _parsed(
     fields = _first(raw, separator)  # the header with the blanks around names, as polars has it
     as_written = {name for name in fields if rules.kind_of(name.strip()) == "category"}
     text = [name for name in fields if known.get(name.strip()) == pl.String]
+    overrides: dict[str, Any] = {}
+    for name in (*as_written, *text):
+        overrides |= {name: pl.String, _doubled(name): pl.String}
     try:
-        table = _inferred(pl, raw, separator, dict.fromkeys([*as_written, *text], pl.String))
+        table = _inferred(pl, raw, separator, overrides)
     except pl.exceptions.PolarsError as error:
         # If a line has too many fields, this raises an error that says which.
         _scan(raw, file, separator, len(header), before)
         if _is_ambiguous(raw):
             raise _ambiguous(file) from error
         raise
+    table = _named_as_in_header(table, fields)
     if _needs_scan(table, raw, separator, len(header)):
         rows, blank = _scan(raw, file, separator, len(header), before)
         if [name.strip() for name in table.columns] != header or rows != table.height:
@@ -195,6 +199,17 @@ def _parsed(
         typed = _typed(pl, column, column.name in as_written, known.get(name))
         columns.append(typed.alias(name))
     return table.select(columns)
+
+
+def _doubled(name: str) -> str:
+    """A name as polars has it: within a quoted name of a header it leaves marks doubled."""
+    return name.replace('"', '""')
+
+
+def _named_as_in_header(table: polars.DataFrame, fields: list[str]) -> polars.DataFrame:
+    """The table with the names of the header, which polars has with doubled quotation marks."""
+    pairs = zip(table.columns, fields, strict=False)  # other lengths are refused later
+    return table.rename({name: field for name, field in pairs if name == _doubled(field)})
 
 
 def _needs_scan(table: polars.DataFrame, raw: bytes, separator: str, width: int) -> bool:
