@@ -176,3 +176,15 @@ def test_a_writer_killed_at_work_leaves_whole_lines(store):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # if it died in the middle of a line
         assert [record.trial for record in store.records("quick")] == [*trials, 10**7]
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        InputError,
+        match=r"quick\.jsonl cannot be written \(No space left on device\); make room, and run",
+    ):
+        Store(tmp_path).append(record())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -539,3 +543,190 @@ def test_an_interrupt_that_the_shell_has_ignored_stays_so(folder):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="takes a limit for the size of files")
+@pytest.mark.parametrize("words", [(), ("--json",), ("--quiet", "--explain")])
+def test_a_report_on_a_full_disk_costs_no_verdict(folder, words):
+    program = (
+        "import resource, sys\n"
+        "from twosample._cli.main import main\n"
+        "import matplotlib.pyplot\n"  # which may write what it knows of fonts
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        "main()\n"
+    )
+    command = ["test", "same.npy", "other.npy", *QUICK, "--report", "page.html", *words]
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"error: \S*page\.html cannot be written \(File too large\); .*\n", done.stderr
+    )
+    assert not Path("page.html").exists()
+    if "--json" in words:
+        record = json.loads(done.stdout)
+        assert "pvalue" in record and "report" not in record
+    else:
+        assert re.search(r"p = [\d.]+", done.stdout.splitlines()[0])
+        assert "page.html" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted: page.html was not written."),
+        (InputError("no page."), 2, "error: no page."),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device."),
+        (MemoryError(), 2, "error: there is not enough memory for samples of this size."),
+    ],
+)
+def test_whatever_becomes_of_the_report_there_is_a_verdict(
+    folder, monkeypatch, error, code, message
+):
+    from twosample._show import report
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(report, "write_report", fails)
+    words = ["test", "same.npy", "other.npy", *QUICK, "--report", "page.html"]
+    done = call(*words, code=code)
+    assert done.stderr.strip() == message
+    assert "p = " in done.stdout
+
+
+def test_whatever_becomes_of_the_explanation_there_is_a_verdict(folder, monkeypatch):
+    from twosample._insight import explain
+
+    def fails(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explain, "explain", fails)
+    done = call("test", "same.npy", "other.npy", *QUICK, "--explain", code=130)
+    assert done.stderr.strip() == "interrupted: the explanation was not finished."
+    assert "p = " in done.stdout
+
+
+# Signals
+
+SLEEPER = (
+    "import os, signal, sys, threading, time\n"
+    "from twosample import _api as api\n"
+    "from twosample._cli import main as cli\n"
+    "def test(*_, **__):\n"
+    "    for wait in (0.1, 0.2):\n"  # twice: impatience changes nothing
+    "        threading.Timer(wait, os.kill, (os.getpid(), signal.{})).start()\n"
+    "    try:\n"
+    "        time.sleep(60)\n"
+    "    finally:\n"
+    "        print('cleaned up', flush=True)\n"
+    "api.two_sample_test = test\n"
+    "sys.argv = ['twosample', 'test', {!r}, {!r}, '--stream']\n"
+    "cli.main()\n"
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+)
+def test_a_signal_ends_in_a_sentence_and_cleans_up(folder, tmp_path, number, code, word):
+    done = subprocess.run(
+        [sys.executable, "-c", SLEEPER.format(number, "same.csv", "other.csv")],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == code
+    assert done.stderr == f"{word}: there is no verdict.\n"
+    assert done.stdout == "cleaned up\n"
+    assert not list(tmp_path.glob("twosample-*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_signal_during_a_late_import_removes_temporary_folders(tmp_path):
+    (tmp_path / "slow_module.py").write_text(
+        "import time; print('here', flush=True); time.sleep(60)"
+    )
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from twosample._cli import interrupts\n"
+        "from twosample._data.temporary import make_folder\n"
+        "interrupts.end_in_a_sentence(); interrupts.begin_work('nothing.'); make_folder()\n"
+        "import slow_module\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout.readline() == "here\n"
+    assert list(tmp_path.glob("twosample-*"))
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=50)
+    assert (process.returncode, said) == (143, "terminated: nothing.\n")
+    assert not list(tmp_path.glob("twosample-*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_long_query_can_be_interrupted(folder, stream, number, code):
+    with contextlib.closing(sqlite3.connect("shop.db")) as database:
+        database.execute("CREATE TABLE orders (price)")
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c"
+    # -X importtime tells when sqlite3 has been imported; the query follows.
+    command = [sys.executable, "-X", "importtime", "-m", "twosample", "test", *stream]
+    process = subprocess.Popen(
+        [*command, f"shop.db::{endless}", "same.csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.split()[-1] == "twosample._files.database":
+            break
+    time.sleep(1.5)
+    process.send_signal(number)
+    began = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert time.monotonic() - began < 5  # a busy machine; else a few milliseconds
+    assert process.returncode == code
+    assert said.splitlines()[-1].endswith("ed: there is no verdict.")
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["test", "same.csv", "other.csv", "--explain", "--report", "page.html"],
+        ["compare", "same.csv", "other.csv", "--report", "page.html"],
+        ["fit", "same.csv", "other.csv", "-o", "kernel.safetensors"],
+        ["plan", "same.csv", "other.csv"],
+        ["bench", "data", "list"],
+    ],
+)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_at_random_moments(folder, tmp_path, command, number, code):
+    moments = np.random.default_rng(code).uniform(0.5, 5, 6)  # Python itself needs a moment first
+    for moment in moments:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "twosample", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path)},
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(moment)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode in (code, 0), said
+        assert "Traceback" not in said and "Aborted" not in said
+        if process.returncode:
+            assert re.search("^(interrupted|terminated): ", said, re.MULTILINE)
+        assert not list(tmp_path.glob("twosample-*")) + list(Path().glob(".twosample-*"))

@@ -14,6 +14,7 @@ import random
 import resource
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -1001,6 +1002,45 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert file.read_bytes() == old and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="takes locks")
+def test_files_of_killed_processes_are_removed(tmp_path):
+    import fcntl
+
+    def part(name, age):
+        path = tmp_path / f".twosample-{name}.part"
+        path.write_bytes(b"half of a file")
+        os.utime(path, (time.time() - age,) * 2)
+        return path
+
+    abandoned = part("abandoned", 60)
+    new = part("new", 0)
+    alive = part("alive", 90_000)
+    mine = tmp_path / "mine.part"
+    mine.write_bytes(b"")
+    with alive.open("r+b") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        saving.replace(tmp_path / "file", b"content")
+        assert not abandoned.exists()
+        assert new.exists() and alive.exists() and mine.exists()
+    saving.replace(tmp_path / "file", b"content")
+    assert not alive.exists() and new.exists()
+    assert (tmp_path / "file").read_bytes() == b"content"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="takes locks")
+def test_a_file_that_is_being_written_is_locked(tmp_path, monkeypatch):
+    def while_writing(descriptor):
+        monkeypatch.undo()
+        (beside,) = tmp_path.glob(".twosample-*.part")
+        os.utime(beside, (time.time() - 1000,) * 2)
+        saving.replace(tmp_path / "other", b"other")
+        assert beside.exists()
+
+    monkeypatch.setattr(os, "fsync", while_writing)
+    saving.replace(tmp_path / "file", b"content")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "other"]
 
 
 # The command line

@@ -7,13 +7,16 @@ False
 """
 
 import importlib
-import typing
 
 from ._version import __version__ as __version__
 
+# Type checkers know it by its name. Not from `typing`, whose import would be most of the time before
+# a command can answer to Ctrl-C.
+TYPE_CHECKING = False
+
 # `_public` lists the public names. They need torch, which takes seconds to import, so they are
 # imported when the first of them is used; `twosample --help` does without them.
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from ._public import *  # noqa: F403
     from ._public import __all__ as __all__
 else:
@@ -41,4 +44,4 @@ else:
         return getattr(importlib.import_module(home), name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__")} - {"importlib", "typing"})
+        return sorted({*globals(), *__getattr__("__all__")} - {"importlib", "TYPE_CHECKING"})

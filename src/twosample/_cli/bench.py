@@ -269,7 +269,9 @@ def table(
         if write is None:
             typer.echo(text, nl=False)
         else:
-            Path(write).write_text(text, "utf-8")
+            from .._saving.saving import replace, writable
+
+            replace(writable(write), text.encode())
 
 
 def figure(

@@ -12,7 +12,7 @@ import typer
 from ..errors import InputError
 from .console import FAILED, sentences
 from .files import Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
-from .interrupts import INTERRUPTED
+from .interrupts import ending
 from .shared import (
     Alpha,
     AsJson,
@@ -153,8 +153,9 @@ def run(
     if comparison.unfinished:
         finished = len(comparison)
         count = len(comparison.names)
-        typer.echo(f"interrupted: {finished} of {count} samples have been compared.", err=True)
-        raise typer.Exit(INTERRUPTED)
+        word, status = ending()
+        typer.echo(f"{word}: {finished} of {count} samples have been compared.", err=True)
+        raise typer.Exit(status)
     if comparison.failures:
         raise typer.Exit(FAILED)
     if fail_on_reject and comparison.reject():

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import typer
 
 from ..errors import TwoSampleError, printable
-from .interrupts import INTERRUPTED, NO_VERDICT, begin_work
+from .interrupts import NO_VERDICT, begin_work, end_work, ending
 
 FAILED = 2
 """The exit status after an error."""
@@ -33,6 +33,8 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
 
     def say(kind: str, message: object) -> None:
         nonlocal explained
+        if kind != "warning":
+            end_work()  # an impatient second Ctrl-C must not cut the sentence short
         typer.echo(f"{kind}: {printable(str(message))}", err=True)
         # The library speaks of X and Y; on the command line they are files.
         speaks_of_samples = re.search(r"\b[XY]\b", str(message)) is not None
@@ -52,8 +54,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
             say("error", error)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
-            say("interrupted", interrupted)
-            raise typer.Exit(INTERRUPTED) from error
+            word, status = ending()
+            say(word, interrupted)
+            raise typer.Exit(status) from error
         except (MemoryError, RuntimeError) as error:
             # torch has no error of its own for lack of memory, but its message says "allocate".
             if not isinstance(error, MemoryError) and "allocate" not in str(error):
@@ -63,5 +66,8 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
         except OSError as error:
             if error.errno == errno.EPIPE:  # nobody reads the output any more; typer ends quietly
                 raise
-            say("error", f"{error.strerror or error}.")
+            where = f"{error.filename}: " if error.filename else ""
+            say("error", f"{where}{error.strerror or error}.")
             raise typer.Exit(FAILED) from error
+        finally:
+            end_work()

@@ -155,7 +155,8 @@ def apply(
     tested, and none is learned from. The columns must be those that it was fitted on, and what was
     said of them then holds here: there are no options for columns and missing values.
 
-    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
+    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
+    the explanation or the report could not be made.
 
     \b
     Examples:

@@ -1,17 +1,18 @@
 """The command line, put together from its groups of commands.
 
 Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without
-one, 130 when interrupted. Results go to standard output; warnings, errors and progress to standard
-error. A command imports what takes long to import when it is run, so that --help is quick.
+one or without a page that was asked for, 130 when interrupted, 143 when terminated. Results go to
+standard output; warnings, errors and progress to standard error. A command imports what takes long
+to import when it is run, so that --help is quick.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from .interrupts import end_in_a_sentence
+from .interrupts import end_in_a_sentence, ignore_from_now_on
 
+TYPE_CHECKING = False  # as in `interrupts`
 if TYPE_CHECKING:
     import typer
 
@@ -29,6 +30,8 @@ def main() -> None:
     except OSError as error:  # when typer itself writes, such as help to a disk that is full
         sys.stderr.write(f"error: {error.strerror or error}.\n")
         sys.exit(2)
+    finally:
+        ignore_from_now_on()
 
 
 def build() -> typer.Typer:

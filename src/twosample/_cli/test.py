@@ -81,7 +81,8 @@ def run(
     Nothing is guessed about missing values, dates, and text of many values: without --missing,
     --type or --drop they are errors that name file, line and column.
 
-    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none.
+    The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
+    the explanation or the report could not be made.
 
     \b
     Examples:
@@ -191,43 +192,73 @@ def run_on_files(
 def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> None:
     """Write the verdict, and what else the options in `context` ask for."""
     alpha = facts["alpha"]
-    # All is computed before anything is printed: after an error there is no half of an answer.
     progress = shows_progress(context.params["quiet"])
     problem = too_few_shuffles(result, alpha)
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=1)
 
     explanation = None
-    if context.params["explain"]:
-        from .._insight.explain import explain
+    page = None
+    failure: BaseException | None = None
+    lost = "the explanation was not finished."
+    try:
+        if context.params["explain"]:
+            from .._insight.explain import explain
 
-        explanation = explain(result, rng=facts["seed"], progress=progress)
-    page = context.params["report"]
-    if page is not None:
-        from .._show.report import write_report
-
-        name_x, name_y = (Path(file).name for file in facts["files"])
-        write_report(
-            result,
-            page,
-            alpha=alpha,
-            explanation=explanation,
-            names=(name_x, name_y),
-            facts={"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]},
-            rng=facts["seed"],
-            progress=progress,
-        )
+            explanation = explain(result, rng=facts["seed"], progress=progress)
+        if context.params["report"] is not None:
+            lost = f"{context.params['report']} was not written."
+            _write_page(result, facts, context, explanation)
+            page = context.params["report"]
+    # The verdict stands, whatever becomes of the rest. It is shown first, then what went wrong.
+    except (Exception, KeyboardInterrupt) as error:
+        failure = error
 
     if context.params["as_json"]:
         typer.echo(_as_json(result, facts, explanation, page))
-        return
-    typer.echo(_verdict(result, alpha))
-    if not context.params["quiet"]:
-        typer.echo(details(result, facts))
+    else:
+        typer.echo(_as_text(result, facts, explanation, page, context.params["quiet"]))
+    if failure is not None:
+        with sentences(*facts["files"], interrupted=lost):
+            raise failure
+
+
+def _write_page(
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    context: typer.Context,
+    explanation: Explanation | None,
+) -> None:
+    from .._show.report import write_report
+
+    name_x, name_y = (Path(file).name for file in facts["files"])
+    write_report(
+        result,
+        context.params["report"],
+        alpha=facts["alpha"],
+        explanation=explanation,
+        names=(name_x, name_y),
+        facts={"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]},
+        rng=facts["seed"],
+        progress=shows_progress(context.params["quiet"]),
+    )
+
+
+def _as_text(
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    explanation: Explanation | None,
+    page: str | None,
+    quiet: bool,
+) -> str:
+    lines = [_verdict(result, facts["alpha"])]
+    if not quiet:
+        lines.append(details(result, facts))
         if page is not None:
-            typer.echo(fact_lines({"report": page}))
+            lines.append(fact_lines({"report": page}))
     if explanation is not None:
-        typer.echo(f"\n{explanation}")
+        lines += ["", str(explanation)]
+    return "\n".join(lines)
 
 
 def _as_json(

@@ -78,7 +78,7 @@ def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
             return numbers, numbers
     earliest = torch.full_like(kinds, len(points)).scatter_reduce(0, kind, numbers, "amin")
     leader = earliest[kind]  # (N,) the number of an equal point, or its own
-    for part in numbers.split(_at_a_time(rows)):
+    for part in torch.split(numbers, _at_a_time(rows)):
         # Points of one key are equal but for an accident; then they stay by themselves.
         equal = (rows[part] == rows[leader[part]]).all(1)
         leader[part] = torch.where(equal, leader[part], part)
@@ -94,7 +94,7 @@ def _keys(rows: Tensor) -> Tensor:
     fixed = torch.Generator().manual_seed(0)  # any factors do, because points are compared, too
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=fixed).to(rows.device)
     keys = []
-    for part in rows.split(_at_a_time(rows)):
+    for part in torch.split(rows, _at_a_time(rows)):
         values = part.double() if part.element_size() == 8 else part.float()
         values = values + 0.0  # -0.0 equals 0.0, and now in its bits, too
         bits = values.view(torch.int64 if part.element_size() == 8 else torch.int32).long()

@@ -7,9 +7,6 @@ rows. Only two things differ: what is in memory is read once, and all of it may 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +23,7 @@ from .columns import Columns
 from .reading import as_narwhals
 from .spilled import Spilled, spill
 from .tables import AS_FOUND, Origin, Source
+from .temporary import make_folder, removed_with
 
 _PART = 2**19  # numbers in a part of what is in memory already: 4 MiB in float64
 
@@ -185,10 +183,8 @@ class Stream:
             return
         once = self._once
         self._once = None
-        folder = Path(tempfile.mkdtemp(prefix="twosample-"))
-        # Also when the stream is forgotten or the program ends; not a TemporaryDirectory, which
-        # warns of that.
-        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        folder = make_folder()
+        self._remove = removed_with(self, folder)
         written: list[Partition] = []
         rows = 0
         try:

@@ -18,6 +18,8 @@ from .records import Chunk, RecordParts, Records, TypeFinder, all_records, recor
 
 _PLACE = "row {} of the query"
 
+_STEPS = 100_000  # of SQLite's machine between two moments when Ctrl-C is heard: some milliseconds
+
 _ALLOWED = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -48,6 +50,8 @@ def _chunks(file: Path, query: str | None, size: int | None) -> Iterator[Chunk]:
             database.set_authorizer(_authorize)
             # A query, or a view, can make a text of a gigabyte out of nothing.
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
+            # A query that runs long comes by here, where Python hears of Ctrl-C.
+            database.set_progress_handler(_go_on, _STEPS)
             cursor = database.execute(statement)
             names = _column_names(cursor, file, query)
             start = 0  # rows that have been given
@@ -66,8 +70,15 @@ def _chunks(file: Path, query: str | None, size: int | None) -> Iterator[Chunk]:
     except InputError:
         raise
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            # What was raised in the midst of a query is known to sqlite3 only as its end.
+            raise KeyboardInterrupt from error
         failure = "be read" if query is None else f"answer {query!r}"
         raise InputError(f"{file} cannot {failure}: {str(error).rstrip('.')}.") from error
+
+
+def _go_on() -> int:
+    return 0
 
 
 def _statement(database: sqlite3.Connection, file: Path, query: str | None) -> str:

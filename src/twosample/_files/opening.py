@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
-import weakref
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from typing import Any, TypeAlias
 from .._data.columns import Columns
 from .._data.streams import Stream
 from .._data.tables import AS_FOUND, Source
+from .._data.temporary import make_folder, remove_folder, removed_with
 from .._progress import Tick, bar
 from ..errors import InputError
 from .formats import (
@@ -188,14 +186,13 @@ def _as_parquet(tables: Iterable[Any]) -> Stream:
 
 def _in_folder(fill: Callable[[Path], Stream]) -> Stream:
     """A stream of files in a temporary folder, which is removed when the stream is."""
-    folder = Path(tempfile.mkdtemp(prefix="twosample-"))
+    folder = make_folder()
     try:
         stream = fill(folder)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         raise
-    # finalize also removes it when the interpreter ends.
-    stream._remove = weakref.finalize(stream, shutil.rmtree, folder, ignore_errors=True)
+    stream._remove = removed_with(stream, folder)
     return stream
 
 

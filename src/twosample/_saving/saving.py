@@ -14,11 +14,12 @@ import os
 import platform
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -233,6 +234,9 @@ def _blaming(problem: str) -> Iterator[None]:
 
 # Bytes to a disk and back.
 
+_A_DAY = 24 * 3600.0  # seconds; nothing takes that long to write
+_SECONDS_TO_LOCK = 10.0  # for a process to lock a file that it has made
+
 
 def writable(path: PathLike) -> Path:
     """The file that a path leads to, if it can be written.
@@ -264,8 +268,11 @@ def replace(file: Path, content: bytes) -> None:
     """Write a file beside its place and move it there once all of it is on the disk."""
     # In the same folder: a move to another disk would be a copy, which may stop halfway.
     beside = file.with_name(f".twosample-{secrets.token_hex(8)}.part")
+    with suppress(OSError):  # a folder that cannot be listed may still be written to
+        _remove_abandoned(file.parent)
     try:
         with beside.open("xb") as stream:
+            _lock(stream)  # so that nobody takes it for one that was left behind
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -281,6 +288,36 @@ def replace(file: Path, content: bytes) -> None:
             beside.unlink(missing_ok=True)
     with suppress(OSError):  # some systems do not open folders
         _synchronise(file.parent)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes have left of files that they were writing here."""
+    for beside in folder.glob(".twosample-*.part"):
+        # Others may remove it at the same time, or it may be that of another user.
+        with suppress(OSError):
+            age = time.time() - beside.stat().st_mtime
+            with beside.open("r+b") as stream:
+                locked = _lock(stream)
+            # Where nothing can be locked, age alone has to tell.
+            enough = _A_DAY if locked is None else _SECONDS_TO_LOCK
+            if locked is not False and age > enough:
+                beside.unlink()
+
+
+def _lock(stream: IO[bytes]) -> bool | None:
+    """Lock a file until it is closed; False if another process has done so, None if nobody can.
+
+    The lock of a process goes with it, however it ends, and holds on other machines, too.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # on Windows; on some disks of other machines
+        return None
+    return True
 
 
 def _synchronise(folder: Path) -> None:

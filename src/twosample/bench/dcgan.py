@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 from .._featurizers import ConvNet, draw_weights
 from .._progress import bar
 from .._random import Generators, RNGLike
+from .._saving.saving import replace as replace_file
 from .._two_sample import choose_device
 from ..errors import InputError, TrainingError, TrainingWarning
 from .datasets import images_for_paper
@@ -345,14 +345,9 @@ def sample(
 
 def _write(path: Path, training: _Training, last: Checkpoint) -> None:
     """Replace the file. There is only one, because two could not be replaced at once."""
-    part = path.with_name(f"{path.name}.part")
     tensors = {name: value.cpu().contiguous() for name, value in training.state().items()}
-    with part.open("wb") as output:
-        output.write(save(tensors, metadata={"dcgan": json.dumps(asdict(last))}))
-        output.flush()
-        # On the disk before it replaces the old one: a crash must not leave half of a file.
-        os.fsync(output.fileno())
-    part.replace(path)
+    metadata = {"dcgan": json.dumps(asdict(last))}
+    replace_file(path, save(tensors, metadata=metadata))
 
 
 def _read(path: Path) -> Checkpoint:

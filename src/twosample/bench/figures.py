@@ -108,6 +108,10 @@ def save(drawn: Figure, path: str | Path) -> None:
         raise InputError(
             f"{path} cannot be written: {error}. Use a name that ends in .png, .pdf or .svg."
         ) from error
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}); choose another place with -o."
+        ) from error
 
 
 # Experiments

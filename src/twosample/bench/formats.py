@@ -114,12 +114,22 @@ def read_columns(path: Path, name: str, wanted: Sequence[int]) -> NDArray[np.flo
 def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
     """Write an NPZ file that is there complete or not at all."""
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as output:
-        # mypy takes an array for `allow_pickle`, which older versions of NumPy do not have.
-        np.savez(output, **arrays)  # type: ignore[arg-type]
-        output.flush()
-        os.fsync(output.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as output:
+            # mypy takes an array for `allow_pickle`, which older versions of NumPy do not have.
+            np.savez(output, **arrays)  # type: ignore[arg-type]
+            output.flush()
+            os.fsync(output.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{path} cannot be written ({error.strerror or error}); make room, or choose another place."
+    )
 
 
 def compact_higgs(source: Path, target: Path, *, progress: bool | None = None) -> None:
@@ -139,6 +149,8 @@ def compact_higgs(source: Path, target: Path, *, progress: bool | None = None) -
         write_arrays(
             target, features=features, label=np.concatenate(labels), columns=np.array(HIGGS_COLUMNS)
         )
+    except OSError as error:
+        raise _unwritable(rows, error) from error
     finally:
         rows.unlink(missing_ok=True)
 

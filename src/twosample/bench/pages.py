@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._saving.saving import replace, writable
 from ..errors import InputError
 from . import figures, tables
 from .experiments import EXPERIMENTS, METHODS, Experiment
@@ -117,11 +118,12 @@ def write_pages(folder: Path, store: Store) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in page_texts(store).items():
-        (folder / name).write_text(text, "utf-8")
+        replace(writable(folder / name), text.encode())
         written.append(folder / name)
     readme = folder / "README.md"
     if readme.exists():
-        readme.write_text(with_summary(readme.read_text("utf-8"), store), "utf-8")
+        summarised = with_summary(readme.read_text("utf-8"), store)
+        replace(writable(readme), summarised.encode())
         written.append(readme)
     return written
 

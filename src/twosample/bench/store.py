@@ -142,19 +142,14 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it is on the disk."""
-        # Appending goes to the end of the file, wherever other processes have moved it.
-        with self.path(record.experiment).open("ab+") as file:
-            broken = False
-            if file.tell():
-                # Of the last byte: does the last line end?
-                file.seek(-1, os.SEEK_END)
-                broken = file.read(1) != b"\n"
-            # A line that broke off is ended first. All in one write, so that the lines of several
-            # processes do not mix.
-            ending = b"\n" if broken else b""
-            file.write(ending + record.line().encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        path = self.path(record.experiment)
+        try:
+            _append(path, record.line().encode())
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be written ({error.strerror or error}); make room, and run the "
+                "same command again: what was finished before is kept."
+            ) from error
 
     def records(self, *experiments: str) -> list[Record]:
         """Return the trials of some experiments, each once.
@@ -192,6 +187,22 @@ class Store:
                 stacklevel=3,
             )
         return records
+
+
+def _append(path: Path, line: bytes) -> None:
+    # Appending goes to the end of the file, wherever other processes have moved it.
+    with path.open("ab+") as file:
+        broken = False
+        if file.tell():
+            # Of the last byte: does the last line end?
+            file.seek(-1, os.SEEK_END)
+            broken = file.read(1) != b"\n"
+        # A line that broke off is ended first. All in one write, so that the lines of several
+        # processes do not mix.
+        ending = b"\n" if broken else b""
+        file.write(ending + line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _glued(line: str) -> Iterable[Record]:
