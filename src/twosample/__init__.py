@@ -44,4 +44,7 @@ else:
         return getattr(importlib.import_module(home), name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__")} - {"importlib", "TYPE_CHECKING"})
+        return sorted({*globals(), *__getattr__("__all__")} - {"importlib"})
+
+
+del TYPE_CHECKING  # no public name
