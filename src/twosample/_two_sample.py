@@ -235,7 +235,7 @@ class FittedTest:
         resources = self.spec._resources(progress, client)
         with open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
-            surveyed = survey(pair, no_rows, schema=self.schema)
+            surveyed = survey(pair, no_rows, schema=self.schema, scaling=self.scaling)
             with threads_for(self.schema):
                 return self._test(pair, surveyed, Generators(rng), resources)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, warn
 from .cells import Cells
 from .columns import Columns
+from .extremes import FARTHEST, FENCE, Spread
 from .moments import Moments
 from .reading import read
 from .samples import Scaling
@@ -26,8 +27,9 @@ from .schema import (
     matching,
     with_gaps,
 )
-from .tables import AS_FOUND, Images, Origin, Table, count, listed
+from .tables import AS_FOUND, Images, Origin, Table, by_name, count, listed
 
+_HEAVY = 0.01  # of the values: a column with more extreme ones has heavy tails
 _MOST_LEVELS = 10_000  # of one column, for an answer before batch after batch fills the memory
 
 
@@ -60,6 +62,7 @@ class Profile:
         self._levels: dict[int, set[str | None]] = {}  # of each column that is a category
         self._cells: dict[int, Cells] = {}  # of each category that the user has not asked for
         self._moments: Moments | None = None
+        self._for_quantiles: list[NDArray[np.float64]] = []
 
     @property
     def numbers(self) -> int:
@@ -96,14 +99,19 @@ class Profile:
                 cells = self._cells.setdefault(place, Cells(self.origin, declared))
                 cells.include(labels, origin)
 
-    def include(self, data: Table | Images) -> None:
-        """Count what `read` gave."""
+    def include(self, data: Table | Images, for_quantiles: NDArray[np.int64] | None = None) -> None:
+        """Count what `read` gave; take quantiles from these of its rows, else from all it keeps."""
         self.rows += len(data)
         self.batches += 1
         if isinstance(data, np.ndarray):
             self.kept += len(data)
             self._add(data.reshape(-1, 1))  # images have one scale for all pixels
+            if data.dtype != np.uint8:  # of which no value is extreme
+                rows = data if for_quantiles is None else data[for_quantiles]
+                self._for_quantiles.append(rows.reshape(-1, 1))
             return
+        if for_quantiles is not None:
+            self._for_quantiles.append(data.numbers[for_quantiles])
         if self.rules.missing == "drop":
             data = data.complete_rows()
         self.kept += len(data)
@@ -118,6 +126,8 @@ class Profile:
                 )
         if len(data):
             self._add(data.numbers)
+        if for_quantiles is None:
+            self._for_quantiles.append(data.numbers)
 
     def _add(self, points: NDArray[np.float64]) -> None:
         moments = Moments.of(points)
@@ -127,7 +137,7 @@ class Profile:
         first = f"the first batch of {self.sample}"
         name = f"batch {self.batches + 1} of {self.sample}"
         if self._form is None:
-            self._form = _without_rows(data)
+            self._form = _without_rows(_in_order(data))
         form = self._form
         if isinstance(form, np.ndarray) and isinstance(data, np.ndarray):
             check_images(image_schema(form), data, name, f"T{first[1:]} holds")
@@ -177,12 +187,32 @@ class Profile:
             return self._moments
         return self._moments.columns(schema.places(form, self.sample))
 
+    def for_quantiles(self, schema: Schema) -> NDArray[np.float64]:
+        """Some rows, or all, with the columns of the schema before they are encoded."""
+        form = self.summary()
+        if isinstance(form, np.ndarray):
+            return np.concatenate([np.empty((0, 1)), *self._for_quantiles])
+        rows = np.concatenate([form.numbers, *self._for_quantiles])
+        places = schema.places(form, self.sample)
+        return rows if places == list(range(rows.shape[1])) else rows[:, places]
+
     def levels(self, schema: Schema) -> list[set[str | None]]:
         """The levels of each column of the schema."""
         form = self.summary()
         if isinstance(form, np.ndarray):
             return []
         return [self._levels.get(place, set()) for place in schema.places(form, self.sample)]
+
+
+def _in_order(data: Table | Images) -> Table | Images:
+    """The columns of a table sorted by name, where they have names.
+
+    A network starts from other weights for the first column than for the second, so the order of
+    the user's columns must not say which is which.
+    """
+    if isinstance(data, np.ndarray) or not data.named:
+        return data
+    return data.columns(sorted(range(len(data.names)), key=lambda at: by_name(data.names[at])))
 
 
 def _without_rows(data: Table | Images) -> Table | Images:
@@ -193,36 +223,117 @@ def _without_rows(data: Table | Images) -> Table | Images:
 
 
 def schema_and_scaling(
-    x: Profile, y: Profile, schema: Schema | None = None
+    x: Profile, y: Profile, schema: Schema | None = None, scaling: Scaling | None = None
 ) -> tuple[Schema, Scaling]:
     """How two samples are encoded and scaled, once all of their rows have been seen.
 
-    Raises and warns of all that does not fit together, or into `schema`: the one by which earlier
-    data were encoded, which is returned then.
+    Raises and warns of all that does not fit together, or into `schema` and `scaling`: those of
+    earlier data, which are returned then.
     """
     rows = x.kept + y.kept
     names = (x.sample, y.sample)
+    known = schema
     if schema is None:
         schema = learn(x.summary(), y.summary(), names, x.rules, cells=(x.cells, y.cells))
+    spread = _spread(x, y, schema)
+    if known is None:
         moments = x.moments(schema).merged(y.moments(schema))
-        schema = with_gaps(schema, moments, rows)
+        schema = with_gaps(schema, moments, rows, spread)
     for profile in (x, y):
         schema.check(profile.summary(), profile.sample, cells=profile.cells)
         present = profile.moments(schema).count
         if schema.kind == "table":
             schema.check_gaps(profile.kept - present, profile.sample)
     moments = x.moments(schema).merged(y.moments(schema))
+    if scaling is None:
+        _warn_if_extreme(schema, moments, spread)
+    else:
+        _warn_if_far(schema, moments, scaling)
     if schema.kind == "image":
         _warn_if_blank(schema, moments, names)
-        return schema, Scaling.from_moments(moments, schema)
+        return schema, scaling or Scaling.from_moments(moments, schema, spread)
     gaps = rows - moments.count
     moments = moments.filled(rows, np.array([column.fill for column in schema.columns]))
     levels_x = x.levels(schema)
     levels_y = y.levels(schema)
     levels = [of_x | of_y for of_x, of_y in zip(levels_x, levels_y, strict=True)]
     _warn_if_constant(schema, moments, levels, gaps, rows, names)
-    encoded = moments.columns(np.repeat(np.arange(len(schema.columns)), schema.widths))
-    return schema, Scaling.from_moments(encoded, schema)
+    encoded = np.repeat(np.arange(len(schema.columns)), schema.widths)
+    learned = Scaling.from_moments(moments.columns(encoded), schema, spread.columns(encoded))
+    return schema, scaling or learned
+
+
+def _spread(x: Profile, y: Profile, schema: Schema) -> Spread:
+    """Which columns of the schema, or pixels, have extreme values."""
+    moments = x.moments(schema).merged(y.moments(schema))
+    if schema.kind == "image":
+        numeric = np.array([schema.pixels == "float32"])
+    else:
+        numeric = np.array([column.kind == "numeric" for column in schema.columns])
+    pooled = np.concatenate([x.for_quantiles(schema), y.for_quantiles(schema)])
+    return Spread.of(pooled, moments, numeric)
+
+
+def _warn_if_extreme(schema: Schema, moments: Moments, spread: Spread) -> None:
+    """Warn of columns whose extreme values are drawn in."""
+    texts = []
+    for at in np.flatnonzero(spread.extreme):
+        beyond = int(spread.beyond[at])
+        values = int(spread.values[at])
+        if values == moments.count[at]:
+            how_many = f"{beyond} of {values} values"
+        elif beyond:
+            how_many = f"about {100 * beyond / values:.2g} % of the values"
+        else:
+            how_many = "a few values"
+        farthest = _farthest(moments, int(at), float(spread.median[at]))
+        text = f"{how_many} in {_place(schema, int(at))} (the farthest {farthest:.6g})"
+        # What is common is no slip of somebody's pen.
+        if beyond > _HEAVY * values:
+            text += ", whose tails are heavy"
+        texts.append(text)
+    if texts:
+        warn(
+            f"More than {FARTHEST} interquartile ranges away from the median: {_some(texts)}. They "
+            "are drawn in logarithmically so that they do not hide the rest."
+        )
+
+
+def _warn_if_far(schema: Schema, moments: Moments, scaling: Scaling) -> None:
+    """Warn of columns with values far away from all that a test was fitted on."""
+    firsts = np.cumsum([0, *schema.widths[:-1]])  # where the numbers of each column are encoded
+    shift = np.atleast_1d(scaling.shift.numpy())[firsts]
+    scale = np.atleast_1d(scaling.scale.numpy())[firsts]
+    reach = np.maximum(np.abs(moments.low / 2 - shift / 2), np.abs(moments.high / 2 - shift / 2))
+    with np.errstate(over="ignore"):
+        far = (reach > scale / 2 * FENCE) & (moments.count > 0)
+    texts = []
+    for at in np.flatnonzero(far):
+        farthest = _farthest(moments, int(at), float(shift[at]))
+        texts.append(f"{farthest:.6g} in {_place(schema, int(at))}")
+    if texts:
+        warn(
+            f"Some values are far away from the bulk of what the test was fitted on: {_some(texts)}. "
+            "They are drawn in logarithmically so that they do not hide the rest."
+        )
+
+
+def _farthest(moments: Moments, at: int, centre: float) -> float:
+    low = float(moments.low[at])
+    high = float(moments.high[at])
+    return low if centre / 2 - low / 2 > high / 2 - centre / 2 else high
+
+
+def _place(schema: Schema, at: int) -> str:
+    if schema.kind == "image":
+        return "the pixels"
+    name = schema.columns[at].name
+    return f"column '{name}'" if schema.named else f"column {name}"
+
+
+def _some(texts: list[str]) -> str:
+    shown = "; ".join(texts[:3])
+    return shown if len(texts) <= 3 else f"{shown}; and {len(texts) - 3} more columns"
 
 
 def _warn_if_blank(schema: Schema, moments: Moments, names: tuple[str, str]) -> None:

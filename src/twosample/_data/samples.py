@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .._resources import Resources
 from ..errors import InputError
+from .extremes import Spread, drawn_in, let_out, stretch
 from .moments import Moments
 from .schema import Schema
 from .tables import count
 
 _CHUNK = 2**22  # numbers in float64 at a time: 32 MiB
-_FARTHEST = 1e15  # standard deviations: squared distances stay finite in float32
 _LEAST = 2  # rows in each part of a split: an unbiased MMD has no value with fewer
 
 
@@ -104,6 +105,9 @@ class EmbeddedSamples:
 class Scaling:
     """Shift and scale of standardisation, learned from pooled points in float64.
 
+    Scaled values beyond `extremes.FENCE` are drawn in logarithmically. A column that has extreme
+    values when it is learned is shifted and scaled by quantiles, which they do not move.
+
     Attributes
     ----------
     shift, scale : Tensor
@@ -115,7 +119,7 @@ class Scaling:
 
     @classmethod
     def of(cls, samples: Samples) -> Scaling:
-        """The scaling of samples that are encoded already."""
+        """The mean and standard deviation of samples that are encoded already."""
         # Images have one column: all pixels are alike.
         width = 1 if samples.schema.kind == "image" else samples.schema.shape[0]
         of_x = Moments.of(samples.x.cpu().reshape(-1, width).numpy())
@@ -123,12 +127,20 @@ class Scaling:
         return cls.from_moments(of_x.merged(of_y), samples.schema)
 
     @classmethod
-    def from_moments(cls, moments: Moments, schema: Schema) -> Scaling:
+    def from_moments(
+        cls, moments: Moments, schema: Schema, spread: Spread | None = None
+    ) -> Scaling:
         """Mean and population standard deviation of each encoded column, or of all pixels.
 
-        Indicators get shift 0 and scale 1, a constant column or image gets scale 1.
+        Indicators get shift 0 and scale 1, a constant column or image gets scale 1. Where `spread`
+        tells of extreme values, median and range of quantiles take the place of the two.
         """
-        shift, scale = map(torch.from_numpy, moments.shift_and_scale())
+        means, deviations = moments.shift_and_scale()
+        if spread is not None:
+            means = np.where(spread.extreme, spread.median, means)
+            deviations = np.where(spread.extreme, spread.scale, deviations)
+        shift = torch.from_numpy(means)
+        scale = torch.from_numpy(deviations)
         if schema.kind == "image":
             return cls(shift[0], scale[0])
         numeric = torch.tensor(schema.standardised)
@@ -141,7 +153,10 @@ class Scaling:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Samples:
-        """Give (v - shift) / scale for every value v, computed in float64 and only then cast."""
+        """Give (v - shift) / scale for every value v, and draw in what is extreme.
+
+        Computed in float64 and only then cast.
+        """
         x = self.apply_to(samples.x, dtype=dtype, device=device)
         y = self.apply_to(samples.y, dtype=dtype, device=device)
         return replace(samples, x=x, y=y)
@@ -159,19 +174,23 @@ class Scaling:
         half = torch.where(self.scale > 1, 0.5, 1.0).to(torch.float64)
         shift = self.shift * half
         scale = self.scale * half
-        # A value of data that came later may be too far away for `dtype`.
-        farthest = min(torch.finfo(dtype).max, _FARTHEST)
         scaled = torch.empty(points.shape, dtype=dtype, device=device)
         start = 0
         for chunk in _chunks(points):
-            values = ((chunk * half - shift) / scale).clamp(-farthest, farthest)
-            scaled[start : start + len(chunk)] = values.to(dtype)
+            values = (chunk * half - shift) / scale
+            scaled[start : start + len(chunk)] = drawn_in(values).to(dtype)
             start += len(chunk)
         return scaled
 
     def undo(self, points: Tensor) -> Tensor:
         """Give scaled points, or one of them, in the user's units again: in float64, on the CPU."""
-        return points.detach().to("cpu", torch.float64) * self.scale + self.shift
+        scaled = points.detach().to("cpu", torch.float64)
+        return let_out(scaled) * self.scale + self.shift
+
+    def units(self, points: Tensor) -> Tensor:
+        """How long a small scaled step is in the user's units, at each value of scaled points."""
+        scaled = points.detach().to("cpu", torch.float64)
+        return stretch(scaled) * self.scale
 
 
 def _chunks(points: Tensor) -> Iterator[Tensor]:

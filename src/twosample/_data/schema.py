@@ -19,6 +19,7 @@ from torch import Tensor
 from ..errors import InputError, warn
 from .cells import Cells, check_cells, check_levels
 from .columns import Columns
+from .extremes import Spread
 from .moments import Moments
 from .reading import read
 from .tables import (
@@ -64,8 +65,8 @@ class Column:
     missing : bool
         Whether an indicator of its own says where values are missing.
     fill : float
-        What stands in their place then: the pooled mean of the others. In a category every other
-        indicator is 0 instead.
+        What stands in their place then: the pooled mean of the others, or the median where some
+        of them are extreme. In a category every other indicator is 0 instead.
     """
 
     name: str
@@ -303,15 +304,16 @@ def _learn_column(
     return Column(name, "boolean" if kinds == {"boolean"} else "numeric")
 
 
-def with_gaps(schema: Schema, moments: Moments, rows: int) -> Schema:
+def with_gaps(schema: Schema, moments: Moments, rows: int, spread: Spread) -> Schema:
     """The schema with an indicator for each column in which one of `rows` values is missing.
 
     What is put in their place is the mean of the pooled values, which no shuffle of the labels
-    changes.
+    changes. Where values are extreme it is the median, since the mean might be extreme, too.
     """
     if schema.rules.missing != "indicator":
         return schema
     means, _ = moments.filled(rows, np.zeros(len(schema.columns))).shift_and_scale()
+    means = np.where(spread.extreme, spread.median, means)
     columns = []
     for column, present, mean in zip(schema.columns, moments.count, means, strict=True):
         if present < rows:

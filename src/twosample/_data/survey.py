@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .columns import Columns
+from .extremes import rows_for_quantiles
 from .profile import Profile, schema_and_scaling
 from .reading import read
 from .samples import Samples, Scaling, split_rows
@@ -170,6 +171,7 @@ def survey(
     pick: Pick,
     *,
     schema: Schema | None = None,
+    scaling: Scaling | None = None,
     columns: Columns | None = None,
 ) -> Survey:
     """Go once through X, then through Y; raise and warn of all that is wrong with them.
@@ -180,8 +182,8 @@ def survey(
         X and Y as streams.
     pick
         Which rows to fit on, and which to test.
-    schema
-        How earlier data were encoded. Without it the schema is learned from both samples.
+    schema, scaling
+        How earlier data were encoded and scaled. What is not given is learned from both samples.
     columns
         As in `as_samples`. Leaving out rows of a stream takes a pass of its own, since the rows to
         pick are drawn from the others.
@@ -193,16 +195,18 @@ def survey(
     x = _FirstPass(pair[0], "X", rules, in_memory)
     y = _FirstPass(pair[1], "Y", rules, in_memory)
     drawn: Rows | None = None
+    for_quantiles = (torch.arange(0), torch.arange(0))
     for at, sample in enumerate((x, y)):
         for table in sample.tables():
             if drawn is None:
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
                 drawn = pick((x.usable, y.usable), numbers)
-            sample.include(table, drawn[at].picked)
+                for_quantiles = rows_for_quantiles((x.usable, y.usable), sample.profile.numbers)
+            sample.include(table, drawn[at].picked, for_quantiles[at])
     if drawn is None:
         raise InputError("X is empty: it has 0 rows.")
-    schema, scaling = schema_and_scaling(x.profile, y.profile, schema)
+    schema, scaling = schema_and_scaling(x.profile, y.profile, schema, scaling)
     of_x, of_y = drawn
     picked = _samples(x, y, schema, of_x.picked, of_y.picked)
     held_out = None
@@ -296,6 +300,7 @@ class _FirstPass:
         self._stream = stream
         self._name = name
         self._wanted: NDArray[np.int64] | None = None  # rows of a stream to keep, sorted
+        self._for_quantiles: NDArray[np.int64] | None = None  # likewise
         self._kept: list[Table | Images] = []
         self._held: Table | Images | None = None  # the sample, where it is in memory
         self._encoded: Tensor | None = None  # all of what is held
@@ -356,17 +361,26 @@ class _FirstPass:
             yield self.profile.read(batch)
         check_count(self._name, self.size, self.profile.rows)
 
-    def include(self, data: Table | Images, picked: Tensor) -> None:
+    def include(self, data: Table | Images, picked: Tensor, for_quantiles: Tensor) -> None:
         """Count these rows, and keep those of them that are picked; in memory, keep them all."""
-        if self._held is None:
-            if self._wanted is None:
-                self._wanted = self._in_sample(picked).sort().values.numpy()
-            first = self.profile.rows
-            start, end = np.searchsorted(self._wanted, (first, first + len(data)))
-            if end > start:
-                here = self._wanted[start:end] - first
-                self._kept.append(data[here] if isinstance(data, np.ndarray) else data.take(here))
-        self.profile.include(data)
+        if self._held is not None:
+            # What is held has no rows any more that are left out.
+            every = len(for_quantiles) == len(data)
+            self.profile.include(data, None if every else for_quantiles.numpy())
+            return
+        if self._wanted is None or self._for_quantiles is None:
+            self._wanted = self._in_sample(picked).sort().values.numpy()
+            self._for_quantiles = self._in_sample(for_quantiles).numpy()
+        here = self._in_batch(self._wanted, len(data))
+        if len(here):
+            self._kept.append(data[here] if isinstance(data, np.ndarray) else data.take(here))
+        self.profile.include(data, self._in_batch(self._for_quantiles, len(data)))
+
+    def _in_batch(self, wanted: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+        """Which of the next so many rows are wanted."""
+        first = self.profile.rows
+        start, end = np.searchsorted(wanted, (first, first + rows))
+        return wanted[start:end] - first
 
     def points(self, schema: Schema, drawn: Tensor) -> Tensor:
         """The rows that were drawn, encoded, in their order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -177,6 +178,17 @@ def repeated(names: Sequence[str]) -> dict[str, int]:
     """The names that come more than once, in their order, and how often each does."""
     # Not list.count, which for each of 20,000 columns would look at all of them.
     return {name: times for name, times in Counter(names).items() if times > 1}
+
+
+def by_name(name: str) -> tuple[list[str | tuple[int, str]], str]:
+    """What names are sorted by: letters, and numbers in them by their size ("x2" before "x10")."""
+    parts: list[str | tuple[int, str]] = []
+    for at, part in enumerate(re.split("([0-9]+)", name)):
+        digits = part.lstrip("0")
+        # Texts and numbers take turns, so that like is compared with like. The longer of two
+        # numbers is the larger; their names may have any length, so they are not converted.
+        parts.append((len(digits), digits) if at % 2 else part)
+    return parts, name
 
 
 def count(number: int, noun: str) -> str:

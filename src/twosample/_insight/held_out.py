@@ -69,6 +69,7 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
     """A scaled row of a table as the user wrote it: column -> value."""
     values: dict[str, Value] = {}
     in_units = scaling.undo(point)
+    steps = scaling.units(point)
     for column, place in places(schema):
         name = column.name
         encoded = point[place]
@@ -83,8 +84,7 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
         else:
             # Single precision has kept so many digits of the distance from the mean. Others would
             # be made up, so they are not shown.
-            scale = float(scaling.scale[place][0])
-            distance = abs(float(encoded[0])) * scale
+            distance = abs(float(encoded[0])) * float(steps[place][0])
             value = float(in_units[place][0])
             values[name] = _rounded(value, distance * _PRECISION)
     return values

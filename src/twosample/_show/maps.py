@@ -413,7 +413,7 @@ def kernel_contours_of(
 
     x, y, grid = _grid(points.limits)
     scaling = fitted.scaling
-    scaled_grid = (torch.from_numpy(grid) - scaling.shift) / scaling.scale
+    scaled_grid = scaling.apply_to(torch.from_numpy(grid), dtype=torch.float64)
     with torch.no_grad():
         # On the device of the samples and in their precision, as in the test.
         a = scaled_grid.to(samples.x)
