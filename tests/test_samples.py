@@ -300,23 +300,23 @@ class TestTables:
     @pytest.mark.parametrize("second", TABLES)
     def test_every_library_gives_the_same_tensors(self, first: str, second: str) -> None:
         encoded = as_samples(TABLES[first](PEOPLE), TABLES[second](OTHERS))
-        # height, smokes, children, colour = black, blue, green, red, other
+        # children, colour = black, blue, green, red, other, height, smokes
         assert encoded.x.tolist() == [
-            [1.7, 1, 0, 0, 0, 0, 1, 0],
-            [1.8, 0, 3, 0, 1, 0, 0, 0],
-            [1.6, 0, 1, 0, 0, 0, 1, 0],
-            [1.9, 1, 2, 0, 0, 1, 0, 0],
+            [0, 0, 0, 0, 1, 0, 1.7, 1],
+            [3, 0, 1, 0, 0, 0, 1.8, 0],
+            [1, 0, 0, 0, 1, 0, 1.6, 0],
+            [2, 0, 0, 1, 0, 0, 1.9, 1],
         ]
-        assert encoded.y.tolist() == [[1.5, 0, 1, 0, 1, 0, 0, 0], [2.0, 0, 0, 1, 0, 0, 0, 0]]
+        assert encoded.y.tolist() == [[1, 0, 1, 0, 0, 0, 1.5, 0], [0, 1, 0, 0, 0, 0, 2.0, 0]]
         assert encoded.x.dtype == torch.float64
         assert encoded.schema == Schema(
             kind="table",
             shape=(8,),
             columns=(
-                Column("height", "numeric"),
-                Column("smokes", "boolean"),
                 Column("children", "numeric"),
                 Column("colour", "category", ("black", "blue", "green", "red")),
+                Column("height", "numeric"),
+                Column("smokes", "boolean"),
             ),
             named=True,
         )
@@ -324,22 +324,28 @@ class TestTables:
     def test_features(self) -> None:
         schema = as_samples(pd.DataFrame(PEOPLE), pd.DataFrame(OTHERS)).schema
         colours = tuple(f"colour={level}" for level in ("black", "blue", "green", "red", "other"))
-        assert schema.features == ("height", "smokes", "children", *colours)
-        assert schema.standardised == (True, False, True, False, False, False, False, False)
+        assert schema.features == ("children", *colours, "height", "smokes")
+        assert schema.standardised == (True, False, False, False, False, False, True, False)
 
     def test_a_level_called_other_keeps_its_name(self) -> None:
         schema = as_samples(pd.DataFrame({"a": ["other"]}), pd.DataFrame({"a": ["some"]})).schema
         assert schema.features == ("a=other", "a=some", "a=(any other)")
 
     @tables
-    def test_columns_match_by_name_in_the_order_of_x(
+    def test_columns_match_by_name_and_are_sorted_by_it(
         self, table: Callable[[dict[str, Any]], Any]
     ) -> None:
         backwards = table(dict(reversed(list(OTHERS.items()))))
         encoded = as_samples(table(PEOPLE), backwards)
-        assert encoded.schema.features[0] == "height"
+        assert [column.name for column in encoded.schema.columns] == sorted(PEOPLE)
         assert torch.equal(encoded.y, as_samples(table(PEOPLE), table(OTHERS)).y)
-        assert as_samples(backwards, table(PEOPLE)).schema.features[-1] == "height"
+        assert as_samples(backwards, table(PEOPLE)).schema == encoded.schema
+
+    def test_numbers_in_names_are_sorted_by_their_size(self) -> None:
+        names = ["x10", "x9", "x", "x09", "10", "9", "x9y2", "x9y10"]
+        frame = pd.DataFrame(normal(3, len(names)), columns=names)
+        schema = as_samples(frame, frame + 1).schema
+        assert schema.features == ("9", "10", "x", "x09", "x9", "x9y2", "x9y10", "x10")
 
     @tables
     def test_different_columns(self, table: Callable[[dict[str, Any]], Any]) -> None:
@@ -661,13 +667,13 @@ class TestSchemaReuse:
             encoded = as_samples(pd.DataFrame(PEOPLE), new, schema=schema)
         assert caught[0].filename == __file__
         assert encoded.schema == schema
-        assert encoded.y[:, 3:].tolist() == [
+        assert encoded.y[:, 1:6].tolist() == [
             [0, 0, 0, 1, 0],
             [0, 0, 0, 0, 1],
             [0, 0, 0, 0, 1],
             [0, 0, 0, 0, 1],
         ]
-        assert encoded.x[:, -1].tolist() == [0, 0, 0, 0]
+        assert encoded.x[:, 5].tolist() == [0, 0, 0, 0]
 
     @tables
     def test_encode_one_sample(
@@ -711,7 +717,7 @@ class TestSchemaReuse:
         assert torch.equal(
             schema.encode(frame.assign(smokes=[1.0, 0.0, 0.0, 1.0]), "Y"), schema.encode(frame, "Y")
         )
-        assert schema.encode(frame.assign(children=True), "X")[:, 2].tolist() == [1, 1, 1, 1]
+        assert schema.encode(frame.assign(children=True), "X")[:, 0].tolist() == [1, 1, 1, 1]
 
     def test_gaps_are_refused(self, schema: Schema) -> None:
         frame = pd.DataFrame(PEOPLE).assign(height=np.nan)
@@ -1063,7 +1069,7 @@ class TestProperties:
     def test_splits_are_disjoint_and_complete(
         self, n: int, m: int, fraction: float, seed: int
     ) -> None:
-        both = as_samples(np.arange(n), np.arange(m) + 1000)
+        both = as_samples(np.arange(n), np.arange(m) + 100)
         train, held_out = split(both, fraction, generator(seed))
         for size, whole, first, second in (
             (n, both.x, train.x, held_out.x),

@@ -421,9 +421,9 @@ def test_any_reader_of_safetensors_can_look_into_a_file(tmp_path):
     assert header["format"] == saving.FORMAT == 1
     columns = header["test"]["fitted"]["schema"]["columns"]
     assert [(column["name"], column["kind"]) for column in columns] == [
-        ("size", "numeric"),
-        ("new", "boolean"),
         ("colour", "category"),
+        ("new", "boolean"),
+        ("size", "numeric"),
     ]
 
 

@@ -588,7 +588,7 @@ def test_an_interruption_leaves_no_files(where, temporary, monkeypatch):
             raise KeyboardInterrupt
         yield normal(20)
 
-    def interrupted(self, data):
+    def interrupted(self, data, for_quantiles):
         assert len(list(temporary.glob("twosample-*"))) == 1
         raise KeyboardInterrupt
 

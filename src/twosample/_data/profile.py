@@ -29,7 +29,7 @@ from .schema import (
 )
 from .tables import AS_FOUND, Images, Origin, Table, by_name, count, listed
 
-_HEAVY = 0.01  # of the values: a column with more extreme ones has heavy tails
+_HEAVY = 0.01  # of the values: if more are extreme, that is how the column is
 _MOST_LEVELS = 10_000  # of one column, for an answer before batch after batch fills the memory
 
 
@@ -288,9 +288,9 @@ def _warn_if_extreme(schema: Schema, moments: Moments, spread: Spread) -> None:
             how_many = "a few values"
         farthest = _farthest(moments, int(at), float(spread.median[at]))
         text = f"{how_many} in {_place(schema, int(at))} (the farthest {farthest:.6g})"
-        # What is common is no slip of somebody's pen.
+        # So many are no slips of somebody's pen.
         if beyond > _HEAVY * values:
-            text += ", whose tails are heavy"
+            text += ", a heavy tail or a group of rows far away"
         texts.append(text)
     if texts:
         warn(

@@ -249,7 +249,8 @@ def learn(
         raise InputError(
             f"{images} holds images but {table} is a table; pass two samples of the same form."
         )
-    rules.check_names([*x.names, *sorted(x.left_out), *y.names, *sorted(y.left_out)])
+    everywhere = [*x.names, *sorted(x.left_out), *y.names, *sorted(y.left_out)]
+    rules.check_names(list(dict.fromkeys(everywhere)))
     order = matching(y, x.names, x.named, name_y, name_x)
     columns = []
     for here, there in enumerate(order):
