@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+import same_answers
 import twosample
 from twosample import Columns, Stream
 
@@ -89,3 +90,15 @@ def test_arrays_keep_their_order():
     points = np.random.default_rng(0).normal(size=(40, 12))
     samples = twosample.as_samples(points[:20], points[20:])
     assert np.array_equal(samples.pooled().numpy(), points)
+
+
+def test_a_saved_test_keeps_the_order_it_was_fitted_with():
+    fit = same_answers.FITS["table"]
+    fitted = twosample.load(same_answers.SAVED / "unsorted-table.safetensors")
+    assert [column.name for column in fitted.schema.columns] == ["amount", "new", "colour"]
+    x, y = fit.fresh()
+    for sample in (x, x[list(x.columns[::-1])]):
+        result = fitted.test(sample, y, rng=5)
+        # As it was recorded before columns were sorted.
+        assert result.statistic == pytest.approx(0.0021797709095057252, rel=1e-2)
+        assert result.pvalue == 0.33
