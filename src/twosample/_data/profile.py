@@ -333,7 +333,7 @@ def _place(schema: Schema, at: int) -> str:
 
 def _some(texts: list[str]) -> str:
     shown = "; ".join(texts[:3])
-    return shown if len(texts) <= 3 else f"{shown}; and {len(texts) - 3} more columns"
+    return shown if len(texts) <= 3 else f"{shown}; and {count(len(texts) - 3, 'more column')}"
 
 
 def _warn_if_blank(schema: Schema, moments: Moments, names: tuple[str, str]) -> None:
