@@ -404,12 +404,12 @@ def test_columns_find_the_guilty_on_a_mixed_table(orders):
     _, _, result = orders
     found = explain(result, rng=0)
     assert [column.name for column in found.columns] == [
-        "price",
-        "weight",
-        "parcels",
-        "country",
-        "returning",
         "constant",
+        "country",
+        "parcels",
+        "price",
+        "returning",
+        "weight",
     ]
     assert set(found.reject(alpha=0.05)) == {"price", "country"}
     by_name = {column.name: column for column in found.columns}
@@ -578,9 +578,9 @@ def test_importance_keeps_pairs_together():
 @pytest.mark.parametrize(
     "representation",
     [
-        ARDGaussian(widths=[0.5, 2.0, 1.0, 1.0, 4.0]),
+        ARDGaussian(widths=[1.0, 1.0, 4.0, 2.0, 0.5]),
         DeepKernel(
-            bank.MLP(5, width=3), Gaussian(1.0), ARDGaussian(widths=[0.5, 2.0, 1.0, 1.0, 4.0])
+            bank.MLP(5, width=3), Gaussian(1.0), ARDGaussian(widths=[1.0, 1.0, 4.0, 2.0, 0.5])
         ),
         WeightedSum([Gaussian(1.0), ARDGaussian(widths=[1.0] * 5)]),
     ],
@@ -604,9 +604,9 @@ def test_widths_in_the_units_of_the_user(representation):
         assert widths == [None] * 3
         return
     pooled = pd.concat([X, Y])
-    assert widths[0] == pytest.approx({"wide": 0.5 * pooled["wide"].std(ddof=0)}, rel=1e-5)
+    assert widths[2] == pytest.approx({"wide": 0.5 * pooled["wide"].std(ddof=0)}, rel=1e-5)
     assert widths[1] == pytest.approx({"narrow": 2 * pooled["narrow"].std(ddof=0)}, rel=1e-5)
-    assert widths[2] == pytest.approx({"level=a": 1.0, "level=b": 1.0, "level=other": 4.0})
+    assert widths[0] == pytest.approx({"level=a": 1.0, "level=b": 1.0, "level=other": 4.0})
 
 
 # Images
@@ -682,7 +682,7 @@ def test_the_record_is_ready_for_json_and_says_what_is_exploratory(orders):
     _, _, result = orders
     found = explain(result, rows=2, rng=0)
     plain_dict = json.loads(json.dumps(found.to_dict()))
-    assert plain_dict["columns"][0]["name"] == "price" and len(plain_dict["rows_x"]) == 2
+    assert plain_dict["columns"][0]["name"] == "constant" and len(plain_dict["rows_x"]) == 2
     assert "importance" in plain_dict["exploratory"] and "pvalue" not in plain_dict["exploratory"]
     text = str(found)
     assert text.count("(exploratory)") == 2 and "exact for its distribution" in text

@@ -12,6 +12,9 @@ from scipy.stats import binom
 import twosample
 from twosample import ConvNet, IncompatibleParts, InputError, Noncentrality, locations
 
+# The second cluster is far away, and a warning says so.
+pytestmark = pytest.mark.filterwarnings("ignore:More than 20 interquartile:twosample.InputWarning")
+
 
 def two_clusters(n, seed=0, share=0.3):
     """X is normal; a share of Y sits somewhere else."""
@@ -40,7 +43,8 @@ def test_the_location_is_where_the_samples_differ(how):
     if how == "selected":
         (origin,) = found.rows
         table = {"X": X, "Y": Y}[origin[0]]
-        assert place == pytest.approx(table.iloc[origin[1]].to_dict(), rel=1e-5)
+        # Values that are drawn in have fewer digits in single precision.
+        assert place == pytest.approx(table.iloc[origin[1]].to_dict(), rel=1e-4)
         there = abs(place["a"] - 50) < 5 and abs(place["b"] - 300) < 50  # only Y is there
         assert there or (abs(place["a"]) < 3 and abs(place["b"]) < 3)  # less of Y is here
     else:

@@ -191,7 +191,7 @@ def test_what_cannot_be_drawn_is_a_sentence(orders, digits, monkeypatch):
         plots.image_grid(table, axes())
     with pytest.raises(InputError, match="two columns of numbers"):
         plots.kernel_contours(orders[1], axes())
-    with pytest.raises(InputError, match="there is no column 'size'; there are price, weight"):
+    with pytest.raises(InputError, match="there is no column 'size'; there are country, price"):
         marginal_of(orders[1], "size")
     result = twosample.c2st_l(steps=3, permutations=19).run(*blob(40, rng=0), rng=0)
     with pytest.raises(IncompatibleParts, match="c2st-l compares features"):
