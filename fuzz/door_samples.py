@@ -537,6 +537,10 @@ class Door:
             len(values) == len(samples.schema.columns),
             f"{len(samples.schema.columns)} columns of {len(values)}",
         )
+        if samples.schema.named:  # then they are sorted by name
+            names = X.column_names if isinstance(X, pa.Table) else X.columns
+            by_name = {str(name): column for name, column in zip(names, values, strict=True)}
+            values = [by_name[column.name] for column in samples.schema.columns]
         encoded = samples.x.T.tolist()
         start = 0
         for column, held in zip(samples.schema.columns, values, strict=True):
