@@ -196,6 +196,7 @@ def test_an_open_quotation_mark_takes_no_time_that_grows_with_its_square():
     assert textfiles._end_of_header(b"\n" * 300_000 + b"a,b\n1,2\n") == 300_004
 
 
+@pytest.mark.slow
 def test_a_gigabyte_in_a_megabyte_within_little_memory(tmp_path):
     """It took 7.4 GB and 150 s, and under a limit of memory it aborted."""
     path = tmp_path / "bomb.csv.gz"

@@ -10,8 +10,8 @@ import importlib
 
 from ._version import __version__ as __version__
 
-# Type checkers know it by its name. Not from `typing`, whose import would be most of the time before
-# a command can answer to Ctrl-C.
+# Type checkers know it by its name. Not from `typing`, whose import would be most of the time
+# before a command can answer to Ctrl-C.
 TYPE_CHECKING = False
 
 # `_public` lists the public names. They need torch, which takes seconds to import, so they are

@@ -308,7 +308,7 @@ class Asymptotic(Calibration):
 
 @dataclass(frozen=True)
 class Spectral(Calibration):
-    """Draws from the limit of MMD^2 under P = Q, from estimated eigenvalues of the kernel. Not exact.
+    """Draws from the limit of MMD^2 under P = Q, by estimated eigenvalues. Not exact.
 
     Proposition 1 of [Liu2020], for any sizes: MMD^2 tends to
     (1/n + 1/m) sum_l lambda_l (Z_l^2 - 1) with Z_l standard normal and lambda_l the eigenvalues of
@@ -517,7 +517,7 @@ def _cut(
     most: int,
     generator: torch.Generator,
 ) -> Bins:
-    """Bins of `size` points, at most `most` of each sample that move, of samples in random orders."""
+    """Bins of `size` points, of samples in random orders; at most `most` of each move."""
     moving_x = min(n // size, most)
     moving_y = min(m // size, most)
     moving = moving_x + moving_y

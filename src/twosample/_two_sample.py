@@ -104,7 +104,12 @@ class TwoSampleTest:
         with open_samples(X, Y, self.memory) as pair:
             # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
             # shuffle of the labels changes it, and the p-value stays exact.
-            surveyed = survey(pair, self._pick(generators), columns=columns)
+            surveyed = survey(
+                pair,
+                self._pick(generators),
+                columns=columns,
+                generator=generators.torch("quantiles"),
+            )
             with threads_for(surveyed.schema):
                 fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
                 return fitted._test(pair, surveyed, generators, resources)
@@ -129,7 +134,7 @@ class TwoSampleTest:
         with open_samples(X, Y, self.memory) as pair:
             # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
-            surveyed = survey(pair, pick, columns=columns)
+            surveyed = survey(pair, pick, columns=columns, generator=generators.torch("quantiles"))
             with threads_for(surveyed.schema):
                 return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
 

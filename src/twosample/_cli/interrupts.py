@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 NO_VERDICT = "there is no verdict."
 
 
-# How a signal ends a command: the first word of its sentence, and the exit status, which is 128 + the
-# number of the signal, as shells have it.
+# How a signal ends a command: the first word of its sentence, and the exit status, which is 128 +
+# the number of the signal, as shells have it.
 _ENDINGS = {
     signal.SIGINT: ("interrupted", 128 + signal.SIGINT),
     signal.SIGTERM: ("terminated", 128 + signal.SIGTERM),
@@ -92,7 +92,7 @@ def begin_work(meaning: str) -> None:
 
 
 def end_work() -> None:
-    """From now on, a signal changes nothing: everything is said, and the process is about to end."""
+    """From now on a signal changes nothing: all is said, and the process is about to end."""
     _interrupts.done = True
 
 

@@ -1,11 +1,11 @@
 """What the cells of a column of text look like, so that no column of numbers becomes a category.
 
-One "?" makes text of a column of numbers, and a category has no order: the test would answer another
-question without a word. So a column counts as numbers, and its other cells as mistakes, if at least
-half of its cells are numbers and two of them differ. The same holds for dates, and for numbers
-written as nobody reads them here ("1,5", "$5", "5 %", "5 kg"), if three of those differ. Text of
-which every cell is a number is a category, as codes are, unless ten of them differ and none begins
-with a zero.
+One "?" makes text of a column of numbers, and a category has no order: the test would answer
+another question without a word. So a column counts as numbers, and its other cells as mistakes,
+if at least half of its cells are numbers and two of them differ. The same holds for dates, and
+for numbers written as nobody reads them here ("1,5", "$5", "5 %", "5 kg"), if three of those
+differ. Text of which every cell is a number is a category, as codes are, unless ten of them
+differ and none begins with a zero.
 """
 
 from __future__ import annotations

@@ -40,17 +40,21 @@ _LARGEST_LOG = 709.0
 # Which rows
 
 
-def rows_for_quantiles(sizes: tuple[int, int], numbers: int) -> tuple[Tensor, Tensor]:
+def rows_for_quantiles(
+    sizes: tuple[int, int], numbers: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Which rows of X and of Y quantiles are taken from, sorted: all of them unless they are many.
 
-    They are drawn from all rows alike, blind to labels, so the p-value stays exact. They depend on
-    nothing but the sizes: a stream gives the quantiles of the same rows in memory.
+    They are drawn from all rows alike, blind to labels, so the p-value stays exact. The draw
+    depends on the sizes only: a stream gives the quantiles of the same rows in memory.
     """
     n, m = sizes
     most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // max(1, numbers)))
     if n + m <= most:
         return torch.arange(n), torch.arange(m)
-    drawn = torch.randperm(n + m, generator=torch.Generator().manual_seed(0))[:most]
+    # At random in every test: at places fixed for ever, as many would always be of X, and labels
+    # would not be exchangeable given the quantiles.
+    drawn = torch.randperm(n + m, generator=generator)[:most]
     pooled = drawn.sort().values
     return pooled[pooled < n], pooled[pooled >= n] - n
 

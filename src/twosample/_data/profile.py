@@ -313,7 +313,8 @@ def _warn_if_far(schema: Schema, moments: Moments, scaling: Scaling) -> None:
         texts.append(f"{farthest:.6g} in {_place(schema, int(at))}")
     if texts:
         warn(
-            f"Some values are far away from the bulk of what the test was fitted on: {_some(texts)}. "
+            "Some values are far away from the bulk of what the test was fitted on: "
+            f"{_some(texts)}. "
             "They are drawn in logarithmically so that they do not hide the rest."
         )
 

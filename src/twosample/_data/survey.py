@@ -173,6 +173,7 @@ def survey(
     schema: Schema | None = None,
     scaling: Scaling | None = None,
     columns: Columns | None = None,
+    generator: torch.Generator | None = None,
 ) -> Survey:
     """Go once through X, then through Y; raise and warn of all that is wrong with them.
 
@@ -187,11 +188,15 @@ def survey(
     columns
         As in `as_samples`. Leaving out rows of a stream takes a pass of its own, since the rows to
         pick are drawn from the others.
+    generator
+        Draws the rows that quantiles are taken from, where there are many. A test needs one; for
+        data that are only looked at, always the same rows will do.
     """
     rules = rules_of(schema, columns)
+    generator = generator or torch.Generator().manual_seed(0)
     in_memory = pair[0].in_memory and pair[1].in_memory
-    # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot be
-    # read gets its own sentence, not one about its size.
+    # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot
+    # be read gets its own sentence, not one about its size.
     x = _FirstPass(pair[0], "X", rules, in_memory)
     y = _FirstPass(pair[1], "Y", rules, in_memory)
     drawn: Rows | None = None
@@ -202,7 +207,9 @@ def survey(
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
                 drawn = pick((x.usable, y.usable), numbers)
-                for_quantiles = rows_for_quantiles((x.usable, y.usable), sample.profile.numbers)
+                for_quantiles = rows_for_quantiles(
+                    (x.usable, y.usable), sample.profile.numbers, generator
+                )
             sample.include(table, drawn[at].picked, for_quantiles[at])
     if drawn is None:
         raise InputError("X is empty: it has 0 rows.")

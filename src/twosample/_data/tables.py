@@ -1,4 +1,4 @@
-"""What a sample is once it has been read: a `Table`, or an array of images; and what it came from."""
+"""What a sample is once it has been read, a `Table` or images; and what it came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of one column without gaps, as numbers or as labels; what it cannot be is a sentence."""
+"""The values of one column without gaps, as numbers or as labels, or a sentence why not."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SumsOverBins(Protocol):
     """Sums of kernel values from which an MMD takes what it needs."""
 
     def of_pairs(self, in_x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B,) sums over XX and YY (i != j) and over XY, for (B, count) ones where bins are in X."""
+        """(B,) sums over XX and YY (i != j) and XY, for (B, count) ones where bins are in X."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,7 +409,7 @@ def effect_from_witness(
     accuracy: float | None = None,
     auc: float | None = None,
 ) -> Effect:
-    """MMD, J and estimated power of an observed MMD^2, from the witness at the points of X and Y."""
+    """MMD, J and estimated power of an observed MMD^2, from the witness at X and at Y."""
     n = len(witness[0])
     m = len(witness[1])
     variance = variance_unpaired(*witness)  # sigma^2; that of MMD^2 is sigma^2 (n + m) / (2 n m)
