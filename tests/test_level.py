@@ -43,6 +43,7 @@ def test_level_of_a_few_runs_is_within_exact_binomial_limits(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:More than 20 interquartile ranges")  # of heavy tails
 @pytest.mark.parametrize("name", EXACT)
 def test_level_is_within_exact_binomial_limits(name):
     assert_level(name, runs=200)

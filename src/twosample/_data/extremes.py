@@ -32,7 +32,7 @@ _RANGES = ((0.25, _NORMAL_RANGE), (0.05, 3.2897072539029444), (0.01, 4.652695748
 _ROUNDING = 1e-12  # a range that is smaller in proportion to its ends is empty but for rounding
 
 _MOST_ROWS = 20_000  # for quantiles: then one in four is off by a third of a per cent
-_MOST_NUMBERS = 2**23  # 64 MiB in float64
+_MOST_NUMBERS = 2**21  # 16 MiB in float64
 _FEWEST_ROWS = 100
 _LARGEST_LOG = 709.0
 
