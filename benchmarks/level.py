@@ -29,7 +29,7 @@ from twosample import (
     MeanEmbedding,
     PairSwap,
     Permutation,
-    Spectral,
+    SpectralLimit,
     TwoSampleTest,
 )
 from twosample._methods import ABLATIONS
@@ -197,8 +197,8 @@ CASES = {
     "swaps, bins of 3, discrete 35+35": Case(
         fixed(PairSwap(99, bins=10), "paired"), "discrete", (35, 35), ties=True
     ),
-    "spectral 40+40": Case(fixed(Spectral(499)), "gaussian", (40, 40), exact=False),
-    "spectral 200+120": Case(fixed(Spectral(499)), "gaussian", (200, 120), exact=False),
+    "spectral 40+40": Case(fixed(SpectralLimit(499)), "gaussian", (40, 40), exact=False),
+    "spectral 200+120": Case(fixed(SpectralLimit(499)), "gaussian", (200, 120), exact=False),
     **{
         f"{column} gaussian 40+40": Case(
             quick(twosample.ablation, column=column), "gaussian", (40, 40)

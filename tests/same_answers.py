@@ -39,7 +39,7 @@ import torch
 from safetensors import safe_open
 
 import twosample
-from twosample import MLP, MMD, HotellingT2, Learning, PairSwap, Permutation, Spectral, Stream
+from twosample import MLP, MMD, HotellingT2, Learning, PairSwap, Permutation, SpectralLimit, Stream
 from twosample._insight.power import corollary_split
 
 HERE = Path(__file__).parent
@@ -269,14 +269,14 @@ TESTS: dict[str, tuple[Callable[[], twosample.TwoSampleTest], tuple[int, int]]] 
         UNEQUAL,
     ),
     "unbiased by its spectrum": (
-        lambda: untrained(twosample.Gaussian(), calibration=Spectral(299)),
+        lambda: untrained(twosample.Gaussian(), calibration=SpectralLimit(299)),
         UNEQUAL,
     ),
     "biased by its spectrum": (
         lambda: untrained(
             twosample.Gaussian(),
             statistic=MMD("biased"),
-            calibration=Spectral(299, points=50),
+            calibration=SpectralLimit(299, points=50),
         ),
         UNEQUAL,
     ),
@@ -284,7 +284,7 @@ TESTS: dict[str, tuple[Callable[[], twosample.TwoSampleTest], tuple[int, int]]] 
         lambda: untrained(
             twosample.Gaussian(),
             statistic=MMD("paired"),
-            calibration=Spectral(299),
+            calibration=SpectralLimit(299),
         ),
         EQUAL,
     ),

@@ -46,7 +46,7 @@ from twosample import (
     PowerCriterion,
     Sign,
     SklearnClassifier,
-    Spectral,
+    SpectralLimit,
     TwoSampleTest,
     WeightedSum,
 )
@@ -253,14 +253,14 @@ def test_eigenvalues_are_those_of_a_known_covariance():
     z = points(3000, seed=4) * torch.tensor([3.0, 1.0, 0.5], dtype=torch.float64)
     embedded = EmbeddedSamples((z,), (1500, 1500), Schema("table", (3,)))
     kernel = OnFeatures(nn.Identity(), Linear())
-    found = Spectral(points=2000).eigenvalues(kernel, embedded, seeded())
+    found = SpectralLimit(points=2000).eigenvalues(kernel, embedded, seeded())
     np.testing.assert_allclose(found.numpy(), [9.0, 1.0, 0.25], rtol=0.1)
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased", "paired"])
 def test_the_spectral_null_is_near_the_permutation_null(estimator):
     samples, kernel = two_samples(300, 300, shift=0.0), make("gaussian")
-    limit = Spectral(4999)(MMD(estimator), kernel, samples, seeded(1))
+    limit = SpectralLimit(4999)(MMD(estimator), kernel, samples, seeded(1))
     exact = Permutation(999)(MMD(estimator), kernel, samples, seeded(2))
     assert float(limit.values[1:].mean()) == pytest.approx(
         float(exact.values[1:].mean()), abs=float(exact.values.std()) / 5
@@ -299,7 +299,7 @@ class Oracle:
             r"Use MMD\('paired'\) or MMD\('biased'\)",
         ),
         (
-            lambda: TwoSampleTest(Gaussian(), statistic=MMD("block"), calibration=Spectral()),
+            lambda: TwoSampleTest(Gaussian(), statistic=MMD("block"), calibration=SpectralLimit()),
             "not that of BlockMMD",
         ),
         (
@@ -391,7 +391,7 @@ def test_settings_that_cannot_be_are_sentences():
     for call, message in [
         (lambda: MMD("block", block_size=1), "block_size is 1"),
         (lambda: PairSwap(0), "permutations is 0"),
-        (lambda: Spectral(draws=0), "draws is 0"),
+        (lambda: SpectralLimit(draws=0), "draws is 0"),
         (lambda: MeanEmbedding(0), "locations is 0"),
         (lambda: twosample.SmoothCharacteristic(0), "frequencies is 0"),
         (lambda: twosample.SmoothCharacteristic(2, width=-1.0), "width is -1.0"),

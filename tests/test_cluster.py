@@ -180,7 +180,7 @@ def test_training_stays_here_and_testing_goes_there(client):
         twosample.TwoSampleTest(
             Gaussian(), statistic=twosample.MMD("block"), calibration=twosample.PairSwap(99)
         ),
-        twosample.TwoSampleTest(Gaussian(), calibration=twosample.Spectral(99)),
+        twosample.TwoSampleTest(Gaussian(), calibration=twosample.SpectralLimit(99)),
     ],
     ids=["features", "linear kernel", "paired", "block", "spectral"],
 )

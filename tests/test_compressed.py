@@ -27,7 +27,7 @@ from twosample import (
     InputError,
     Linear,
     Permutation,
-    Spectral,
+    SpectralLimit,
     Stream,
     TwoSampleTest,
     explain,
@@ -156,8 +156,8 @@ def test_parts_that_do_not_fit_say_what_to_use():
         MMD("compressed", landmarks=1)
     with pytest.raises(IncompatibleParts, match=r"need no landmarks.*Use MMD\('biased'\)"):
         TwoSampleTest(Linear(), None, MMD("compressed"))
-    with pytest.raises(IncompatibleParts, match="Spectral"):
-        TwoSampleTest(Gaussian(), None, MMD("compressed"), Spectral())
+    with pytest.raises(IncompatibleParts, match="SpectralLimit"):
+        TwoSampleTest(Gaussian(), None, MMD("compressed"), SpectralLimit())
     with pytest.raises(IncompatibleParts, match="Compressed"):
         predict_power(
             twosample.mmd_compressed(steps=2).run(

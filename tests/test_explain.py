@@ -28,7 +28,7 @@ from twosample import (
     MeanEmbedding,
     PairSwap,
     Permutation,
-    Spectral,
+    SpectralLimit,
     TwoSampleTest,
 )
 from twosample._calibration import pvalue
@@ -482,7 +482,7 @@ def test_columns_are_swapped_where_pairs_were(bins):
 @pytest.mark.parametrize(
     "test",
     [
-        TwoSampleTest(Gaussian(), calibration=Spectral()),
+        TwoSampleTest(Gaussian(), calibration=SpectralLimit()),
         twosample.me(asymptotic=True, steps=5, train_fraction=0.4),
     ],
     ids=["spectral", "asymptotic"],

@@ -54,7 +54,7 @@ from twosample import (
     PowerCriterion,
     ResidualMLP,
     SmoothCharacteristic,
-    Spectral,
+    SpectralLimit,
     TwoSampleError,
     TwoSampleTest,
     WeightedSum,
@@ -209,7 +209,7 @@ OTHERS = {
             schedule="constant",
         ),
     ),
-    "spectral": with_kernel(Gaussian(), learning=None, calibration=Spectral(49, points=30)),
+    "spectral": with_kernel(Gaussian(), learning=None, calibration=SpectralLimit(49, points=30)),
     "paired, by a law": with_kernel(
         MeanEmbedding(2),
         **T2 | {"statistic": HotellingT2(paired=True), "calibration": Asymptotic()},
@@ -588,6 +588,18 @@ def test_a_file_put_together_by_hand_is_read(good):
         signed(*pieces(good))
     )  # so what the tests below find is not their way of making files
     assert_same(before, twosample.load(good), table)
+
+
+def test_the_former_name_of_the_spectral_limit_is_read(tmp_path):
+    fitted = fitted_on(OTHERS["spectral"])
+    file = tmp_path / "spectral.safetensors"
+    fitted.save(file)
+    header, tensors = pieces(file)
+    calibration = header["test"]["fitted"]["spec"]["calibration"]
+    assert calibration["class"] == "SpectralLimit"
+    calibration["class"] = "Spectral"
+    file.write_bytes(signed(header, tensors))
+    assert_same(fitted, twosample.load(file))
 
 
 class Payload:

@@ -35,7 +35,7 @@ from twosample import (
     MeanEmbedding,
     OnFeatures,
     Permutation,
-    Spectral,
+    SpectralLimit,
     TwoSampleTest,
 )
 from twosample._cli import main as cli
@@ -94,7 +94,7 @@ TESTS = {
     "locations": twosample.me(permutations=99, steps=3, restarts=1),
     "blocks": twosample.mmd_block(steps=3),
     "compressed": twosample.mmd_compressed(landmarks=20, steps=3),
-    "spectral": TwoSampleTest(Gaussian(1.0), calibration=Spectral(draws=99)),
+    "spectral": TwoSampleTest(Gaussian(1.0), calibration=SpectralLimit(draws=99)),
     "features": TwoSampleTest(MeanEmbedding(torch.eye(3), Gaussian(1.0)), None, HotellingT2()),
 }
 

@@ -576,6 +576,18 @@ class CountsTheFirstMore(Mean):
         return (of_x - prepared.totals[shuffles[:, n:]].mean(1) / bins.size).abs()
 
 
+class RaisesTheFirst(Mean):
+    """Whatever labelling comes first, the observed one, gets a larger value."""
+
+    def fuse(self, prepared, values):
+        return values + 100 * (torch.arange(values.shape[-1]) == 0)
+
+
+class FusesToOneNumber(Mean):
+    def fuse(self, prepared, values):
+        return values.max()
+
+
 class Shrinks(Mean):
     def evaluate(self, prepared, shuffles):
         return -super().evaluate(prepared, shuffles)
@@ -628,6 +640,8 @@ STATISTIC_FAULTS = {
     ShuffledByChance: "ways to shuffle",
     SeesOtherShuffles: "whatever others come with it",
     InSingle: "float64",
+    RaisesTheFirst: "in whatever order they come",
+    FusesToOneNumber: "one float64 for each labelling",
     FavoursTheObserved: "once their points have moved",
     LooksAtRows: "once their points have moved",
     CountsTheFirstMore: "The order of points within a sample",

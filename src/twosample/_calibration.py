@@ -1,7 +1,7 @@
 """What the statistic looks like when P = Q, hence the p-value.
 
-`Permutation` and `PairSwap` are exact at every sample size. `Asymptotic` and `Spectral` are limits,
-which large samples come near to.
+`Permutation` and `PairSwap` are exact at every sample size. `Asymptotic` and `SpectralLimit` are
+limits, which large samples come near to.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ class Asymptotic(Calibration):
 
 
 @dataclass(frozen=True)
-class Spectral(Calibration):
+class SpectralLimit(Calibration):
     """Draws from the limit of MMD^2 under P = Q, by estimated eigenvalues. Not exact.
 
     Proposition 1 of [Liu2020], for any sizes: MMD^2 tends to
@@ -333,8 +333,8 @@ class Spectral(Calibration):
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         if statistic.limit_shift is None:
             raise IncompatibleParts(
-                "Spectral() has the limit of MMD('unbiased'), MMD('biased') and MMD('paired'), not "
-                f"that of {statistic!r}. Use Asymptotic(), or Permutation()."
+                "SpectralLimit() has the limit of MMD('unbiased'), MMD('biased') and "
+                f"MMD('paired'), not that of {statistic!r}. Use Asymptotic(), or Permutation()."
             )
 
     def plan(
@@ -398,6 +398,10 @@ class Spectral(Calibration):
         return values[noticeable].flip(0)
 
 
+Spectral = SpectralLimit
+"""The name that it had before."""
+
+
 def pvalue(values: Tensor, resolution: float) -> float:
     """The share of `values` that are at least the first, which counts itself.
 
@@ -438,7 +442,9 @@ def evaluated(
 ) -> Tensor:
     """(B + 1,) values of a statistic over shuffles, some of them at a time."""
     parts = shuffles.within(memory)
-    return torch.cat([statistic.evaluate(prepared, part) for part in parts])
+    values = [statistic.evaluate(prepared, part) for part in parts]
+    # Only all labellings together can be fused: a rank, or a mean over them, needs every one.
+    return statistic.fuse(prepared, torch.cat(values, -1))
 
 
 def _counted(

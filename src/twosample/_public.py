@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ._api import two_sample_test
-from ._calibration import Asymptotic, Calibration, PairSwap, Permutation, Spectral
+from ._calibration import Asymptotic, Calibration, PairSwap, Permutation, SpectralLimit
 from ._data.columns import Columns
 from ._data.samples import Samples
 from ._data.streams import Stream
@@ -81,6 +81,7 @@ DEMOTED: Mapping[str, str] = MappingProxyType(
         "Bounded": "_featurizers",
         "DetectableEffect": "_insight.power",
         "Frozen": "_featurizers",
+        "Spectral": "_calibration",
         "SplitRow": "_insight.power",
         "corollary_split": "_insight.power",
     }
@@ -136,7 +137,7 @@ __all__ = [
     "Sign",
     "SklearnClassifier",
     "SmoothCharacteristic",
-    "Spectral",
+    "SpectralLimit",
     "SplitChoice",
     "Statistic",
     "Stream",

@@ -100,7 +100,7 @@ def check_kernel(
         (N, ...) points such as it is made for, at least 8, of which no two are the same.
     semidefinite
         Whether its matrices have no negative eigenvalue. A kernel such as minus a distance has
-        some. MMD is fine with it; `Spectral` and `CompressedMMD` are not.
+        some. MMD is fine with it; `SpectralLimit` and `CompressedMMD` are not.
     differentiable
         False for a kernel that no gradient goes through, such as `Sign`.
     saved
@@ -870,9 +870,15 @@ class _Statistic(_Part):
     def evaluated(
         self, samples: Samples, bins: Bins, shuffles: Tensor, memory: int = DEFAULT_MEMORY
     ) -> Tensor:
-        """The values of the statistic for samples, over shuffles of their bins."""
+        """(B,) or (rows, B) values of the statistic for samples, over shuffles of their bins."""
         prepared = self.prepared(samples, bins, memory)
         values: Tensor = self.part.evaluate(prepared, shuffles)
+        return values
+
+    def fused(self, samples: Samples, bins: Bins, shuffles: Tensor) -> Tensor:
+        """(B,) values, one for each shuffle, of a statistic that may be fused of several."""
+        prepared = self.prepared(samples, bins)
+        values: Tensor = self.part.fuse(prepared, self.part.evaluate(prepared, shuffles))
         return values
 
 
@@ -886,18 +892,32 @@ def _takes_the_representation(seen: _Statistic) -> None:
 
 
 def _gives_one_number_for_a_shuffle(seen: _Statistic) -> None:
-    """`evaluate` gives a finite float64 for each shuffle, whatever others come with it."""
+    """`evaluate` gives finite float64 for each shuffle, whatever others come with it."""
     statistic = seen.part
     for bins, shuffles in seen.plans():
         prepared = seen.prepared(seen.samples, bins)
-        together = statistic.evaluate(prepared, shuffles)  # (B + 1,)
+        together = statistic.evaluate(prepared, shuffles)  # (B + 1,) or (rows, B + 1)
         dtype = together.dtype
         _require(dtype == torch.float64, f"the values are {dtype}.")
         alone = []
         for shuffle in shuffles:
             by_itself = shuffle[None]  # (1, bins)
             alone.append(statistic.evaluate(prepared, by_itself))
-        _require_same(together, torch.cat(alone), "among other shuffles, the value")
+        _require_same(together, torch.cat(alone, -1), "among other shuffles, the value")
+
+
+def _fuses_labellings_alike(seen: _Statistic) -> None:
+    """`fuse` gives one float64 for each labelling, the same in whatever order they come."""
+    bins, shuffles = next(seen.plans())
+    prepared = seen.prepared(seen.samples, bins)
+    values = seen.part.evaluate(prepared, shuffles)
+    fused = seen.part.fuse(prepared, values)
+    shape = tuple(fused.shape)
+    one_each = shape == (len(shuffles),) and fused.dtype == torch.float64
+    _require(one_each, f"{len(shuffles)} labellings give {fused.dtype} of the shape {shape}.")
+    order = _new_order(len(shuffles), "order of labellings")
+    in_another_order = seen.part.fuse(prepared, values[..., order])
+    _require_same(in_another_order, fused[order], "in another order of labellings, the value")
 
 
 def _shuffles_as_points_move(seen: _Statistic) -> None:
@@ -915,11 +935,12 @@ def _shuffles_as_points_move(seen: _Statistic) -> None:
             x = moved[:n]
             y = moved[n:]
             moved_samples = Samples(x, y, samples.schema)
-            observed = seen.evaluated(moved_samples, bins, in_place)[0]
+            observed = seen.evaluated(moved_samples, bins, in_place)[..., 0]
             order = "the observed order"
             if number:
                 order = f"shuffle {number} of bins of {bins.size}"
-            _require_same(values[number], observed, f"the value of {order}", tolerance=1e-7)
+            value = values[..., number]
+            _require_same(value, observed, f"the value of {order}", tolerance=1e-7)
 
 
 def _ignores_the_order_within_samples(seen: _Statistic) -> None:
@@ -945,7 +966,8 @@ def _ignores_the_order_within_samples(seen: _Statistic) -> None:
 
 def _is_large_where_samples_differ(seen: _Statistic) -> None:
     """Where the samples differ plainly, its value is larger in the observed order than in most."""
-    values = seen.value()
+    bins, shuffles = next(seen.plans())
+    values = seen.fused(seen.samples, bins, shuffles)
     # With samples that differ plainly, more than a tenth would be a statistic that sees nothing, or
     # one that is small where samples differ.
     observed = values[0]
@@ -990,8 +1012,7 @@ def _describes_the_effect(seen: _Statistic) -> None:
     prepared = seen.prepared(seen.samples, bins)
     resolution = prepared.resolution
     _require(0 <= resolution < math.inf, f"the resolution is {resolution!r}.")
-    in_place = shuffles[:1]
-    observed = float(seen.part.evaluate(prepared, in_place)[0])
+    observed = float(seen.fused(seen.samples, bins, shuffles)[0])
     effect = seen.part.effect(prepared, observed, 0.0)
     is_effect = isinstance(effect, Effect)
     _require(is_effect, f"`effect` gives a {type(effect).__name__}, not an Effect.")
@@ -1209,6 +1230,7 @@ _CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
         "statistic": (
             _takes_the_representation,
             _gives_one_number_for_a_shuffle,
+            _fuses_labellings_alike,
             _shuffles_as_points_move,
             _ignores_the_order_within_samples,
             _is_large_where_samples_differ,

@@ -260,13 +260,13 @@ def _statistic(fitted: FittedTest, samples: Samples, generator: torch.Generator)
     bin_of_x = torch.zeros(n, dtype=torch.long)
     bin_of_y = torch.ones(m, dtype=torch.long)
     bins = Bins(bin_of_x, bin_of_y, 0, 0, 1)
-    no_shuffle = torch.zeros(1, 0, dtype=torch.long)
     statistic = fitted.spec.statistic.quieter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # given once, when the test ran
         points = embedded(fitted, samples, generator)
         prepared = statistic.prepare(fitted.representation, points, bins, generator)
-    return float(statistic.evaluate(prepared, no_shuffle)[0])
+    (value,) = evaluated(statistic, prepared, Shuffles.none(0), points.resources.memory)
+    return float(value)
 
 
 def learned_widths(fitted: FittedTest) -> dict[str, float] | None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 
 from torch import Tensor, nn
 
-from .._calibration import Asymptotic, PairSwap, Permutation, Spectral
+from .._calibration import Asymptotic, Calibration, PairSwap, Permutation, SpectralLimit
 from .._data.columns import Columns
 from .._data.samples import Scaling
 from .._data.schema import Column, Schema
@@ -130,7 +130,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
 # Lists rather than a search among subclasses: whatever is not named here cannot come from a file.
 OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
 _STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2)
-_CALIBRATIONS = (Permutation, PairSwap, Asymptotic, Spectral)
+_CALIBRATIONS = (Permutation, PairSwap, Asymptotic, SpectralLimit)
 _OTHERS = (
     FittedTest,
     TwoSampleTest,
@@ -254,6 +254,16 @@ CLASSES: Mapping[str, type] = MappingProxyType(
     {name: each for each, name in NAMES.items()} | {"MMD": MMD}
 )
 """Name in a file -> the class, for all that a file may name."""
+
+_FORMER_NAMES: Mapping[tuple[str, Any], type] = MappingProxyType(
+    {("Spectral", Calibration): SpectralLimit}
+)
+"""(name in older files, type of the part at that place) -> the class, where it was renamed."""
+
+
+def class_named(name: str, hint: Any) -> type | None:
+    """The class that a file names where a part of the type `hint` belongs; None if it is none."""
+    return _FORMER_NAMES.get((name, hint)) or CLASSES.get(name)
 
 
 def values_of(part: Any) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from .._objectives import Objective
 from .._two_sample import FittedTest
 from ..errors import InputError
 from .forms import (
-    CLASSES,
     CONTAINERS,
     FORMS,
     LAYERS,
@@ -37,6 +36,7 @@ from .forms import (
     SAME,
     SETTINGS,
     Positive,
+    class_named,
     is_tensor,
     plain_type,
     root,
@@ -183,8 +183,7 @@ class _Reader:
             return self._same(pieces, hint, place)
         if name == OWN:
             part = self._own(pieces, hint, place)
-        elif name in CLASSES:
-            made = CLASSES[name]
+        elif (made := class_named(name, hint)) is not None:
             # `Objective` is a protocol, which says nothing about classes.
             allowed = OBJECTIVES if hint is Objective else hint
             right = issubclass(made, allowed)

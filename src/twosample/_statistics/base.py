@@ -173,7 +173,27 @@ class Statistic(ABC):
 
     @abstractmethod
     def evaluate(self, prepared: Any, shuffles: Tensor) -> Tensor:
-        """(B,) values, one for each of the (B, moving) shuffles of bins."""
+        """(B,) values, one for each of the (B, moving) shuffles of bins.
+
+        A statistic that is fused of several gives (rows, B) of them, for `fuse` to combine.
+        """
+
+    def fuse(self, prepared: Any, values: Tensor) -> Tensor:
+        """(B + 1,) values from what `evaluate` gave for all labellings, the observed one first.
+
+        A value may depend on those of the other labellings, by its rank among them for instance.
+        The p-value is exact if every step treats all B + 1 labellings alike: whatever the order in
+        which they come, each gets the same value. The observed one counts like any other. A mean
+        over labellings has it in, and nothing may be decided by its values alone.
+
+        Parameters
+        ----------
+        prepared
+            What `prepare` gave. It may be used as far as no shuffle changes it.
+        values
+            (B + 1,) or (rows, B + 1).
+        """
+        return values
 
     @abstractmethod
     def effect(self, prepared: Any, observed: float, threshold: float) -> Effect:
