@@ -1,0 +1,160 @@
+"""From several statistics to one: values of many rows, fused over all labellings.
+
+Rows are statistics (a kernel, a view), columns the B + 1 labellings, the observed one among them.
+Every function here treats the labellings alike: in whatever order they come, each gets the same
+value. If P = Q, the observed one then is as likely as any other to have the largest value, and its
+rank gives an exact p-value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+
+_AT_ONCE = 2**16  # values that a core's cache holds, with what is made of them
+_LEAST_SHAPE = 0.25  # half of one degree of freedom's; below it the error of -log p exceeds 4 %
+_NEAR_THE_MEAN = 1e-3  # relative distance within which a series takes the place of 0 / 0
+_LEAST_RATIO = 1e-30  # of a value to its mean: 0 has no logarithm
+_CONSTANT = 1e-24  # a row whose variance is this small beside its squared mean is rounding
+
+
+def snapped(values: Tensor, resolution: Tensor) -> Tensor:
+    """(R, B + 1) values in which those that differ by rounding only are equal.
+
+    `resolution` has the rounding error of each row, (R,). Functions of the values then have the
+    ties that exact arithmetic has.
+    """
+    in_order, places = values.sort(dim=1)
+    largest = in_order.abs().amax(1, keepdim=True)
+    tolerance = torch.maximum(resolution[:, None], 1e-12 * largest)
+    starts = torch.ones_like(in_order, dtype=torch.bool)  # of groups of equal values
+    starts[:, 1:] = in_order.diff(dim=1) > tolerance
+    numbers = torch.arange(values.shape[1]).expand_as(places)
+    first = torch.where(starts, numbers, 0).cummax(1).values  # the place of each group's first
+    equal = in_order.gather(1, first)
+    return torch.empty_like(values).scatter_(1, places, equal)
+
+
+def smallest_rank(values: Tensor, weights: Tensor) -> Tensor:
+    """(B + 1,) the smallest p-value over rows, divided by the row's weight, with a minus sign.
+
+    The p-value of labelling b in row r is the share of labellings that reach its value,
+
+        p_rb = #{b' : v_rb' >= v_rb} / (B + 1),
+
+    so that ties count against it. [Schrab2023] rejects where p_rb <= u w_r in any row, with the u
+    that gives the test its level; -min_r p_rb / w_r orders the labellings in the same way.
+
+    Parameters
+    ----------
+    values
+        (R, B + 1).
+    weights
+        (R,) positive; rows of equal weight count alike.
+    """
+    in_order = values.sort(dim=1).values
+    below = torch.searchsorted(in_order, values.contiguous())  # (R, B + 1) how many are smaller
+    labellings = values.shape[1]
+    shares = (labellings - below).double() / labellings
+    return -(shares / weights[:, None]).amin(0)
+
+
+def soft_maximum(values: Tensor, sharpness: float) -> Tensor:
+    """(B + 1,) the (1/s) log mean_r exp(s v_rb): a mean for small s, the maximum for large ones."""
+    rows = len(values)
+    return (torch.logsumexp(sharpness * values, 0) - math.log(rows)) / sharpness
+
+
+def surprise(values: Tensor) -> Tensor:
+    """(R, B + 1) the -log p of each value by a gamma law with the mean and variance of its row.
+
+    Values that are weighted sums of squares are near to a gamma law when P = Q, whatever their
+    number of degrees of freedom. -log p makes rows comparable far in the tail, where standardised
+    values are not: a value 10 spreads above its mean is common for one degree of freedom, and
+    unheard of for a hundred.
+
+    With the shape k = mean^2 / variance and x = k value / mean, p = Q(k, x) by the formula of
+    Barndorff-Nielsen, log p = log Phi(-r), where
+
+        r = w + log(u / w) / w,   w = sign(x - k) sqrt(2 (x - k - k log(x / k))),
+        u = (x - k) / sqrt(k).
+
+    For shapes of 0.5 and more it is within 0.01 of -log p where that is below 1, and within 1.2 %
+    beyond, however far. Smaller shapes are taken to be 0.25. A constant row is 0 everywhere.
+
+    Parameters
+    ----------
+    values
+        (R, B + 1), none of them negative.
+    """
+    smallest = float(values.min())
+    if smallest < 0:
+        raise InputError(f"a gamma law has no negative values, and {smallest:.3g} is among them.")
+    surprises = torch.empty_like(values)
+    step = max(1, _AT_ONCE // values.shape[1])
+    for start in range(0, len(values), step):
+        rows = slice(start, start + step)
+        surprises[rows] = _surprise_of_rows(values[rows])
+    return surprises
+
+
+def _surprise_of_rows(values: Tensor) -> Tensor:
+    mean = values.mean(1, keepdim=True)
+    variance = values.var(1, keepdim=True, correction=0)
+    is_constant = variance <= _CONSTANT * mean.square()
+    one = torch.ones_like(mean)
+    mean = torch.where(is_constant, one, mean)
+    shape = mean.square() / torch.where(is_constant, one, variance)
+    shape = shape.clamp_min(_LEAST_SHAPE)
+    root = shape.sqrt()
+    ratio = (values / mean).clamp_min(_LEAST_RATIO)  # x / k
+    excess = ratio - 1
+    near = excess.abs() < _NEAR_THE_MEAN
+    # eta = w / sqrt(k) does not depend on the shape.
+    eta = (excess - ratio.log()).mul_(2).sqrt_().copysign_(excess)
+    correction = (excess / eta).log_().div_(eta)  # log(u / w) / w, times sqrt(k)
+    # At the mean both are 0 / 0, and near it digits are lost. Series take their place.
+    eta = torch.where(near, excess * (1 - excess / 3), eta)
+    correction = torch.where(near, 1 / 3 - excess / 36, correction)
+    r = root * eta + correction / root
+    return torch.where(is_constant, 0.0, -torch.special.log_ndtr(-r))
+
+
+def fuse_families(rows: Tensor, families: Tensor, weights: Sequence[float] | Tensor) -> Tensor:
+    """(B + 1,) the largest value over families of rows, each as if it were one row.
+
+    Within a family f the maximum over its rows; less the mean of that maximum over the labellings,
+    so that a family of many rows has no advantage from their number; plus log w_f; then the maximum
+    over families:
+
+        max_f ( M_fb - mean_b' M_fb' + log w_f ),   M_fb = max_{r in f} v_rb.
+
+    For values that are -log p, a weight w_f is that of a Bonferroni correction.
+
+    Parameters
+    ----------
+    rows
+        (R, B + 1).
+    families
+        (R,) the number of each row's family, from 0 on; every family has a row.
+    weights
+        (F,) the w_f, positive.
+    """
+    logs = torch.as_tensor(weights, dtype=torch.float64).log()
+    fused = torch.full((rows.shape[1],), -math.inf, dtype=torch.float64)
+    for family, log_weight in enumerate(logs.tolist()):
+        members = rows[families == family]
+        if not len(members) or not math.isfinite(log_weight):
+            raise InputError(
+                f"family {family} has {len(members)} rows and the weight "
+                f"{math.exp(log_weight):.3g}; every family needs a row and a positive weight."
+            )
+        largest = members.amax(0)
+        level = largest.mean() - log_weight
+        fused = torch.maximum(fused, largest - level)
+    return fused

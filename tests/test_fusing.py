@@ -1,0 +1,113 @@
+"""Values of many rows, fused over labellings, against plain loops and exact laws."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy
+import torch
+
+from twosample import InputError
+from twosample._fusing import fuse_families, smallest_rank, snapped, soft_maximum, surprise
+
+
+def rows(count: int = 5, labellings: int = 40, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, labellings, generator=generator, dtype=torch.float64).square()
+
+
+def test_the_smallest_rank_is_that_of_a_plain_loop():
+    values = rows()
+    values[2, 3] = values[2, 7]  # a tie, which counts against both
+    weights = torch.tensor([1.0, 2.0, 0.5, 1.0, 1.0], dtype=torch.float64)
+    expected = []
+    for labelling in range(40):
+        shares = []
+        for row, weight in zip(values, weights, strict=True):
+            reaching = sum(float(other) >= float(row[labelling]) for other in row)
+            shares.append(reaching / 40 / float(weight))
+        expected.append(-min(shares))
+    assert smallest_rank(values, weights).tolist() == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_soft_maximum_is_that_of_a_plain_loop():
+    values = rows()
+    expected = []
+    for labelling in range(40):
+        terms = [math.exp(3.0 * float(value)) for value in values[:, labelling]]
+        expected.append(math.log(sum(terms) / len(terms)) / 3.0)
+    assert soft_maximum(values, 3.0).tolist() == pytest.approx(expected, rel=1e-12)
+    large = soft_maximum(1e4 * values, 1e3)  # whose exponentials no float holds
+    assert torch.allclose(large, 1e4 * values.amax(0), rtol=1e-5)
+
+
+def test_values_that_differ_by_rounding_become_equal_and_others_stay():
+    values = torch.tensor([[1.0, 3.0, 1.0 + 1e-9, 2.0, 3.0 - 1e-9], [1.0, 1.1, 1.2, 1.3, 1.4]])
+    made = snapped(values.double(), torch.tensor([1e-8, 1e-8]))
+    assert made[0, 0] == made[0, 2]
+    assert made[0, 1] == made[0, 4]
+    assert torch.allclose(made, values.double(), atol=1e-8)
+    assert made[1].unique().numel() == 5
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0, 10.0, 100.0, 200.0])
+def test_surprises_are_those_of_the_gamma_law(shape):
+    # Quantiles of the law at evenly spaced levels have nearly its mean and variance. The far tail
+    # is compared at the law that the row has.
+    levels = (np.arange(100_000) + 0.5) / 100_000
+    values = scipy.special.gammaincinv(shape, levels)
+    far = scipy.special.gammainccinv(shape, np.exp(-np.linspace(5, 50, 10)))
+    row = np.concatenate([values, far])
+    mean, variance = row.mean(), row.var()
+    own_shape = mean**2 / variance
+    expected = -np.log(scipy.special.gammaincc(own_shape, row * own_shape / mean))
+    made = surprise(torch.from_numpy(row)[None])[0].numpy()
+    near = expected < 1
+    assert np.abs(made - expected)[near].max() < 0.015
+    assert np.abs(made / expected - 1)[~near].max() < 0.015
+    assert expected.max() > 30
+    assert (np.diff(made[np.argsort(row)]) >= 0).all()
+
+
+def test_a_constant_row_surprises_nobody_and_a_row_of_zeros_but_one_is_in_order():
+    values = torch.zeros(3, 50, dtype=torch.float64)
+    values[0] = 0.7
+    values[2, 4] = 1.0  # as skewed as rows can be
+    made = surprise(values)
+    assert not made[:2].any()
+    assert torch.isfinite(made).all()
+    assert made[2].argmax() == 4
+    with pytest.raises(InputError, match="no negative values, and -1"):
+        surprise(values - 1)
+
+
+def test_families_are_fused_as_in_a_plain_loop():
+    values = rows()
+    families = torch.tensor([0, 1, 0, 2, 1])
+    weights = [0.5, 0.3, 0.2]
+    expected = torch.full((40,), -math.inf, dtype=torch.float64)
+    for family, members in enumerate(([0, 2], [1, 4], [3])):
+        largest = torch.stack([values[row] for row in members]).max(0).values
+        centred = largest - largest.mean() + math.log(weights[family])
+        expected = torch.maximum(expected, centred)
+    assert torch.allclose(fuse_families(values, families, weights), expected, atol=1e-14)
+    with pytest.raises(InputError, match="family 3 has 0 rows"):
+        fuse_families(values, families, [*weights, 0.1])
+    with pytest.raises(InputError, match="the weight 0;"):
+        fuse_families(values, families, [0.5, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("labellings", [20, 100])
+def test_the_order_of_labellings_does_not_matter(labellings):
+    values = rows(8, labellings)
+    order = torch.randperm(labellings, generator=torch.Generator().manual_seed(1))
+    families = torch.tensor([0, 0, 1, 1, 1, 2, 2, 2])
+
+    def fused(values: torch.Tensor) -> list[torch.Tensor]:
+        ones = torch.ones(len(values), dtype=torch.float64)
+        near = snapped(values, 1e-9 * ones)
+        by_family = fuse_families(surprise(near), families, [1.0, 2.0, 1.0])
+        return [near, smallest_rank(values, ones), soft_maximum(values, 2.0), by_family]
+
+    for straight, moved in zip(fused(values), fused(values[:, order]), strict=True):
+        assert torch.allclose(moved, straight[..., order], rtol=1e-12)
