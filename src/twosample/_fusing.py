@@ -20,6 +20,8 @@ _AT_ONCE = 2**16  # values that a core's cache holds, with what is made of them
 _LEAST_SHAPE = 0.25  # half of one degree of freedom's; below it the error of -log p exceeds 4 %
 _NEAR_THE_MEAN = 1e-3  # relative distance within which a series takes the place of 0 / 0
 _LEAST_RATIO = 1e-30  # of a value to its mean: 0 has no logarithm
+_QUANTILE = 0.8  # of maxima, beyond which their tail is measured
+_LEAST_EXCESS = 0.1
 _CONSTANT = 1e-24  # a row whose variance is this small beside its squared mean is rounding
 
 
@@ -106,6 +108,11 @@ def surprise(values: Tensor) -> Tensor:
 def _surprise_of_rows(values: Tensor) -> Tensor:
     mean = values.mean(1, keepdim=True)
     variance = values.var(1, keepdim=True, correction=0)
+    return gamma_surprise(values, mean, variance)
+
+
+def gamma_surprise(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """The -log p of values by gamma laws of these means and variances; see `surprise`."""
     is_constant = variance <= _CONSTANT * mean.square()
     one = torch.ones_like(mean)
     mean = torch.where(is_constant, one, mean)
@@ -158,3 +165,40 @@ def fuse_families(rows: Tensor, families: Tensor, weights: Sequence[float] | Ten
         level = largest.mean() - log_weight
         fused = torch.maximum(fused, largest - level)
     return fused
+
+
+def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
+    """(B + 1,) log(1 + mean 1/p) over kinds of rows, each kind with its share of the level.
+
+    Within a kind the largest surprise counts. How large that is by chance differs from kind to kind:
+    with the number of rows, with how they depend on each other, and with their tails. So it is
+    measured by what it exceeds. With q the 80 % quantile of a kind's maxima over the labellings, and
+    e their mean excess over q,
+
+        -log p = log 5 + (M - q) / e,
+
+    which follows their own tail and goes beyond it. Kinds are combined by the mean of 1/p, weighted
+    by their shares: one kind with a small p is enough, and several that agree help each other.
+
+    Parameters
+    ----------
+    surprises
+        (R, B + 1), as `surprise` gives them.
+    kinds
+        (R,) the number of each row's kind, from 0 on; every kind has a row.
+    shares
+        (kinds,) positive.
+    """
+    logs = (shares / shares.sum()).log()
+    terms = []
+    for kind, log_share in enumerate(logs.tolist()):
+        largest = surprises[kinds == kind].amax(0)
+        quantile = largest.quantile(_QUANTILE)
+        above = (largest - quantile).clamp_min(0)
+        mean_excess = above.sum() / max(1, int((above > 0).sum()))
+        # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
+        excess = mean_excess.clamp_min(_LEAST_EXCESS)
+        terms.append(log_share - math.log(1 - _QUANTILE) + (largest - quantile) / excess)
+    log_mean = torch.logsumexp(torch.stack(terms), 0)
+    # Positive for every labelling, so that it can be shared out among points.
+    return torch.nn.functional.softplus(log_mean)

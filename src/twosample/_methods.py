@@ -29,13 +29,30 @@ from ._kernels import (
 )
 from ._learning import Learning, LearningOptions
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2
+from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2, Spectral
 from ._two_sample import TwoSampleTest
+from ._views import View, Views
 from .errors import IncompatibleParts, InputError, warn
 
 # One score is learned from all points at once, in few and small steps: small batches and long
 # training fit their noise.
 _SCORES: LearningOptions = {"steps": 1000, "batch_size": 5000, "learning_rate": 1e-3}
+
+
+def spectral(*views: View | None, permutations: int = 999) -> TwoSampleTest:
+    """All rows, every view, no split: for any two samples, small or large, tables or images.
+
+    Each view of the points has its best witness in closed form, learned anew for every permutation:
+    all columns together, each column, each pair, and products of three. The p-value is exact, and
+    `result.explain()` says which columns and pairs differ. `views` are further views, such as
+    `Features(embedding)`; without None among them they stand in the place of the usual ones.
+    """
+    return TwoSampleTest(
+        Views(*views),
+        statistic=Spectral(),
+        calibration=Permutation(permutations),
+        name="spectral",
+    )
 
 
 def mmd_d(
@@ -382,6 +399,7 @@ ABLATIONS = ("S+C", "L+C", "G+C", "D+C", "L+M", "G+M", "D+M", "L+J", "G+J", "D+J
 
 METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
     {
+        "spectral": spectral,
         "mmd-d": mmd_d,
         "mmd-o": mmd_o,
         "mmd-mkl": mmd_mkl,
@@ -408,6 +426,9 @@ class About(NamedTuple):
 
 ABOUT: Mapping[str, About] = MappingProxyType(
     {
+        "spectral": About(
+            "any difference, all points tested, tables and images", "n; n", "permutations", "here"
+        ),
         "mmd-d": About(
             "differences of any shape, tables and images", "batches; n^2", "permutations", "Liu2020"
         ),

@@ -169,7 +169,11 @@ class TwoSampleTest:
                 raise
             representation, log = trained
         else:
-            # What needs no training may still take its bandwidth from the points.
+            # What needs no training may still take its bandwidth from the points, and views of
+            # single columns need to know which those are.
+            look_at = getattr(representation, "look_at", None)
+            if callable(look_at):
+                look_at(train.schema)
             start = getattr(representation, "start", None)
             if callable(start):
                 start(scaled.pooled(), generators.torch("start"))

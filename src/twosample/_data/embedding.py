@@ -73,7 +73,7 @@ def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     rows = points.flatten(1)
     # Rows of many numbers, such as images, mostly differ in a few of them already.
     for step in (-(-rows.shape[1] // _SOME), 1):
-        kinds, kind = torch.unique(_keys(rows[:, ::step]), return_inverse=True)
+        kinds, kind = torch.unique(row_keys(rows[:, ::step]), return_inverse=True)
         if len(kinds) == len(points):
             return numbers, numbers
     earliest = torch.full_like(kinds, len(points)).scatter_reduce(0, kind, numbers, "amin")
@@ -89,7 +89,7 @@ def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     return numbers[leads], kind[leader]
 
 
-def _keys(rows: Tensor) -> Tensor:
+def row_keys(rows: Tensor) -> Tensor:
     """A number for each row, the same for equal rows; of integers, which nothing rounds."""
     fixed = torch.Generator().manual_seed(0)  # any factors do, because points are compared, too
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=fixed).to(rows.device)

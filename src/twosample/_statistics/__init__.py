@@ -9,3 +9,4 @@ from .compressed import CompressedMMD as CompressedMMD
 from .hotelling import HotellingT2 as HotellingT2
 from .mmd import MMD as MMD
 from .mmd import Alternative as Alternative
+from .spectral import Spectral as Spectral

@@ -1,0 +1,414 @@
+"""The best witness of every view, found anew for every labelling: learning in closed form.
+
+With features f of a view, their pooled covariance C = U diag(s) U', and d the difference of the mean
+features of X and of Y,
+
+    T(lambda) = sum_i (U' d)_i^2 / (s_i + lambda s_1)
+
+is d' w for the regularised Fisher discriminant w = (C + lambda s_1)^-1 d: the direction that tells
+X from Y best in this view. No shuffle changes C, so one eigendecomposition and one product of
+matrices serve all lambdas and all labellings. lambda = infinity is the MMD of the view, and
+lambda -> 0 is Hotelling's T^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from .._data.samples import EmbeddedSamples
+from .._data.schema import Schema
+from .._fusing import fuse_kinds, gamma_surprise, surprise
+from .._products import Embedded
+from .._progress import bar
+from .._result import Effect
+from .._views import View, Views
+from ..errors import IncompatibleParts, InputError
+from .base import Bins, Statistic
+
+_REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
+_PIECE = 2**16  # points whose sums are made by one piece of work
+_AT_ONCE = 2**23  # bytes of features at a time
+_ROWS_FOR_COVARIANCE = 20_000  # points; more would improve it by little
+_ROWS_FOR_LARGE = 4000  # of many features, where it would cost more than all the rest
+_RANK = 1e-8  # eigenvalues below this share of the first are rounding
+_TIE = 1e-9  # values of the statistic that differ by less are equal but for rounding
+
+
+class ViewOfRow(NamedTuple):
+    """What one row of values stands for."""
+
+    stack: int
+    view: int
+    regularisation: float
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedStack:
+    """The views of one stack: sums of features over bins, along the axes of their covariance."""
+
+    stack: int  # its number among those of the representation
+    totals: Tensor  # (S, views, axes) of centred features
+    spectrum: Tensor  # (views, axes) eigenvalues of the covariance
+    weights: Tensor  # (views, lambdas, axes) what the square along each axis counts
+    axes: Tensor  # (views, features, axes)
+    means: Tensor  # (views, features)
+    regularisation: tuple[float, ...]
+    columns: list[tuple[int, ...]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows of values it gives."""
+        return self.weights.shape[0] * self.weights.shape[1]
+
+    def evaluate(self, in_x: Tensor, scale: float) -> Tensor:
+        """(rows, B) values of T, for (B, S) ones where bins are in X."""
+        views, _, axes = self.weights.shape
+        # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
+        of_x = scale * (in_x @ self.totals.flatten(1))
+        squares = of_x.square().view(-1, views, axes)
+        values = torch.einsum("bva,vla->vlb", squares, self.weights)
+        return values.flatten(0, 1)
+
+    def expected(self, scale: float) -> tuple[Tensor, Tensor]:
+        """(rows,) mean and variance of T when P = Q, in large samples."""
+        # Along each axis the difference of means is nearly normal, with this variance.
+        parts = scale * self.weights * self.spectrum[:, None]
+        mean = parts.sum(2)
+        variance = 2 * parts.square().sum(2)
+        return mean.flatten(), variance.flatten()
+
+    def discriminant(self, row: int, in_x: Tensor, scale: float) -> tuple[int, Tensor]:
+        """The view of a row, and the (features,) direction that tells X from Y best in it."""
+        view, place = divmod(row, len(self.regularisation))
+        along = scale * (in_x @ self.totals[:, view])  # (axes,)
+        return view, self.axes[view] @ (self.weights[view, place] * along)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSpectral:
+    """All that T needs of the data."""
+
+    bins: Bins
+    sizes: tuple[int, int]
+    stacks: list[PreparedStack]
+    kinds: Tensor  # (rows,) which kind of views a row belongs to
+    shares: Tensor  # (kinds,) of the level
+    resolution: float = _TIE
+
+    @property
+    def scale(self) -> float:
+        """From sums of centred features over X to a difference of means."""
+        n, m = self.sizes
+        return 1 / n + 1 / m
+
+    def in_x(self) -> Tensor:
+        """(S,) ones for the bins of X, as observed."""
+        identity = torch.arange(self.bins.moving)[None]
+        return self.bins.in_x(identity)[0]
+
+    def rows(self) -> Iterator[ViewOfRow]:
+        """What each row of values stands for."""
+        for stack in self.stacks:
+            for view, columns in enumerate(stack.columns):
+                for regularisation in stack.regularisation:
+                    yield ViewOfRow(stack.stack, view, regularisation, columns)
+
+
+@dataclass(frozen=True)
+class Spectral(Statistic):
+    """The most surprising witness over all views, each found anew for every labelling.
+
+    Every view and every lambda gives a row of values T(lambda), one for each labelling. A row is
+    turned into surprises, -log p by a gamma law that has the row's own mean and variance. Views of
+    one kind give the largest of theirs, and kinds are combined by a weighted mean of 1/p. Every step
+    treats all labellings alike, so the p-value is exact.
+
+    Parameters
+    ----------
+    regularisation
+        The lambdas for views of many features, relative to the first eigenvalue. Infinity is the
+        MMD of the view's kernel.
+    """
+
+    regularisation: tuple[float, ...] = _REGULARISATION
+
+    symbol = "log 1/p"
+
+    def __post_init__(self) -> None:
+        if not self.regularisation or any(not value > 0 for value in self.regularisation):
+            raise InputError(
+                f"regularisation is {self.regularisation}; give numbers above 0, such as (0.1, "
+                "0.001), or math.inf for the MMD."
+            )
+
+    def check(self, representation: nn.Module) -> None:
+        if not isinstance(representation, Views):
+            raise IncompatibleParts(
+                f"{self!r} sees points through views, but the representation is "
+                f"{type(representation).__name__}. Use Views(), or Views(Features(network))."
+            )
+
+    def prepare(
+        self,
+        representation: Views,
+        points: EmbeddedSamples,
+        bins: Bins,
+        generator: torch.Generator,
+    ) -> PreparedSpectral:
+        count = sum(points.sizes)
+        # Of many points some make the covariances. They are drawn, so that labels have no say.
+        rank = torch.randperm(count, generator=generator)
+        stacks = []
+        for number, sums in enumerate(_add_up(representation, points, bins, rank)):
+            stack = cast(View, representation.stacks[number])
+            if sums.totals.numel():
+                stacks.append(_along_axes(stack, number, sums, bins, self.regularisation))
+        names = [cast(View, representation.stacks[each.stack]).kind for each in stacks]
+        shares = {stack.kind: stack.weight for stack in representation}
+        kinds = list(dict.fromkeys(names))
+        of_row = []
+        for name, prepared in zip(names, stacks, strict=True):
+            of_row.append(torch.full((prepared.rows,), kinds.index(name)))
+        return PreparedSpectral(
+            bins=bins,
+            sizes=points.sizes,
+            stacks=stacks,
+            kinds=torch.cat(of_row),
+            shares=torch.tensor([shares[name] for name in kinds], dtype=torch.float64),
+        )
+
+    def evaluate(self, prepared: PreparedSpectral, shuffles: Tensor) -> Tensor:
+        in_x = prepared.bins.in_x(shuffles)
+        return torch.cat([stack.evaluate(in_x, prepared.scale) for stack in prepared.stacks])
+
+    def fuse(self, prepared: PreparedSpectral, values: Tensor) -> Tensor:
+        return fuse_kinds(surprise(values), prepared.kinds, prepared.shares)
+
+    def effect(self, prepared: PreparedSpectral, observed: float, threshold: float) -> Effect:
+        return Effect()
+
+    def contributions(
+        self,
+        representation: Views,
+        points: EmbeddedSamples,
+        prepared: PreparedSpectral,
+        value: float,
+    ) -> tuple[Tensor, Tensor]:
+        """The scores of the best witness about its middle, times what makes them add up."""
+        n, _ = points.sizes
+        (rows,) = points.parts
+        scores = self.scores(representation, prepared, rows)
+        middle = (scores[:n].mean() + scores[n:].mean()) / 2
+        centred = scores - middle
+        distance = float(centred[:n].mean() - centred[n:].mean())
+        factor = value / distance if distance > 0 else 0.0
+        return centred[:n] * factor, -centred[n:] * factor
+
+    def witness(
+        self,
+        representation: Views,
+        z: Embedded,
+        n: int,
+        m: int,
+        value: float,
+        memory: int,
+    ) -> Tensor:
+        (rows,) = z
+        prepared = self._observed(representation, rows, n, m)
+        of_both = self.scores(representation, prepared, rows[: n + m])
+        middle = (of_both[:n].mean() + of_both[n:].mean()) / 2
+        return self.scores(representation, prepared, rows[n + m :]) - middle
+
+    def scores(self, views: Views, prepared: PreparedSpectral, rows: Tensor) -> Tensor:
+        """(N,) the best witness of the observed labelling at these points: higher nearer to X."""
+        number, row = self.best(prepared)
+        chosen = prepared.stacks[number]
+        view, direction = chosen.discriminant(row, prepared.in_x(), prepared.scale)
+        stack = cast(View, views.stacks[chosen.stack])
+        scores = []
+        with torch.no_grad():
+            for part in _parts_of(stack, views, rows):
+                features = stack.features(views.see(part))[:, view]
+                scores.append((features - chosen.means[view]) @ direction)
+        return torch.cat(scores)
+
+    def best(self, prepared: PreparedSpectral) -> tuple[int, int]:
+        """The stack, among those prepared, and the row in it that speak loudest against P = Q."""
+        in_x = prepared.in_x()[None]
+        loudest = -math.inf
+        place = (0, 0)
+        sizes = torch.bincount(prepared.kinds)
+        first = 0
+        for number, stack in enumerate(prepared.stacks):
+            values = stack.evaluate(in_x, prepared.scale)[:, 0]
+            surprises = gamma_surprise(values, *stack.expected(prepared.scale))
+            # The largest of many is large by chance.
+            kind = prepared.kinds[first]
+            surprises = surprises - math.log(int(sizes[kind])) + prepared.shares[kind].log()
+            row = int(surprises.argmax())
+            if float(surprises[row]) > loudest:
+                loudest = float(surprises[row])
+                place = (number, row)
+            first += stack.rows
+        return place
+
+    def _observed(self, views: Views, rows: Tensor, n: int, m: int) -> PreparedSpectral:
+        """What one labelling needs: two bins, which stay where they are."""
+        bins = Bins(torch.zeros(n, dtype=torch.int64), torch.ones(m, dtype=torch.int64), 0, 0, 1)
+        points = EmbeddedSamples((rows[: n + m],), (n, m), cast(Schema, views.schema))
+        return self.prepare(views, points, bins, torch.Generator().manual_seed(0))
+
+
+class Sums(NamedTuple):
+    """What a stack sums over points."""
+
+    totals: Tensor  # (S, views, features) of features over bins
+    products: Tensor  # (views, features, features) of features with each other
+    counted: int  # how many points are in the products
+
+    def plus(self, other: Sums) -> Sums:
+        """The sums over the points of both."""
+        self.totals.add_(other.totals)
+        self.products.add_(other.products)
+        return Sums(self.totals, self.products, self.counted + other.counted)
+
+
+def _add_up(
+    views: Views,
+    points: EmbeddedSamples,
+    bins: Bins,
+    rank: Tensor,
+) -> list[Sums]:
+    """The sums of all stacks over all points; workers do pieces of them."""
+    (rows,) = points.parts
+    resources = points.resources
+    shared = resources.workers.share(views)
+    of_all = bins.of_all
+    pieces = range(0, len(rows), _PIECE)
+
+    def work() -> Iterator[tuple[Any, ...]]:
+        for first in pieces:
+            part = slice(first, first + _PIECE)
+            yield shared, rows[part], of_all[part], bins.count, rank[part]
+
+    totals: list[Sums] = []
+    # Of one piece there is no progress to show.
+    shown = resources.progress if len(pieces) > 1 else False
+    with bar("looking", len(pieces), shown) as tick:
+        for sums in resources.workers.map(_sums_of_piece, work()):
+            if totals:
+                totals = [one.plus(other) for one, other in zip(totals, sums, strict=True)]
+            else:
+                totals = sums
+            tick("")
+    return totals
+
+
+def _sums_of_piece(
+    views: Views,
+    rows: Tensor,
+    of_bin: Tensor,
+    count: int,
+    rank: Tensor,
+) -> list[Sums]:
+    """The sums over some points; `rank` is the place of each in a random order of all points."""
+    with torch.no_grad():
+        return [_sums_of_stack(stack, views, rows, of_bin, count, rank) for stack in views]
+
+
+def _sums_of_stack(
+    stack: View,
+    views: Views,
+    rows: Tensor,
+    of_bin: Tensor,
+    count: int,
+    rank: Tensor,
+) -> Sums:
+    _, number, width = stack.features(views.see(rows[:1])).shape
+    totals = torch.zeros(count, number * width, dtype=torch.float64)
+    products = torch.zeros(number, width, width, dtype=torch.float64)
+    most = _ROWS_FOR_LARGE if width > 100 else _ROWS_FOR_COVARIANCE
+    counted = 0
+    first = 0
+    for part in _parts_of(stack, views, rows) if number * width else ():
+        here = slice(first, first + len(part))
+        first += len(part)
+        features = stack.features(views.see(part))  # (N, views, features)
+        totals.index_add_(0, of_bin[here], features.flatten(1))
+        chosen = rank[here] < most
+        if not bool(chosen.all()):
+            features = features[chosen]
+        counted += len(features)
+        if width == 1:
+            products[:, 0, 0] += features[:, :, 0].square().sum(0)
+        else:
+            by_view = features.transpose(0, 1)
+            products += by_view.mT @ by_view
+    return Sums(totals.view(count, number, width), products, counted)
+
+
+def _parts_of(stack: View, views: Views, rows: Tensor) -> Iterator[Tensor]:
+    """Some rows at a time, so that their features fit into memory."""
+    _, number, width = stack.features(views.see(rows[:1])).shape
+    step = max(16, _AT_ONCE // (8 * max(1, number * width)))
+    return iter(torch.split(rows, step))
+
+
+def _along_axes(
+    stack: View,
+    number: int,
+    sums: Sums,
+    bins: Bins,
+    regularisation: tuple[float, ...],
+) -> PreparedStack:
+    """The sums along the eigenvectors of the pooled covariance, and the weights of each lambda."""
+    sizes = torch.bincount(bins.of_all, minlength=bins.count).double()  # points in each bin
+    means = sums.totals.sum(0) / sizes.sum()  # (views, features)
+    centred = sums.totals - sizes[:, None, None] * means
+    second = sums.products / max(1, sums.counted)
+    covariance = second - means[:, :, None] * means[:, None, :]
+    metric = stack.metric()
+    if metric is not None:
+        half = torch.linalg.solve_triangular(metric, covariance, upper=False)
+        covariance = torch.linalg.solve_triangular(metric, half.mT, upper=False)
+    covariance = (covariance + covariance.mT) / 2  # but for rounding it is symmetric already
+    values, vectors = torch.linalg.eigh(covariance)
+    spectrum = values.flip(1).clamp_min(0)  # the largest first
+    is_axis = spectrum > _RANK * spectrum[:, :1]
+    kept = max(1, int(is_axis.any(0).sum()))
+    axes = vectors.flip(2)[:, :, :kept]
+    if metric is not None:
+        axes = torch.linalg.solve_triangular(metric.mT, axes, upper=True)
+    lambdas = stack.regularisation or regularisation
+    weights = _weights(spectrum[:, :kept], is_axis[:, :kept], lambdas)
+    totals = torch.einsum("svf,vfa->sva", centred, axes)
+    return PreparedStack(
+        stack=number,
+        totals=totals,
+        spectrum=spectrum[:, :kept],
+        weights=weights,
+        axes=axes,
+        means=means,
+        regularisation=lambdas,
+        columns=stack.columns(),
+    )
+
+
+def _weights(spectrum: Tensor, is_axis: Tensor, lambdas: tuple[float, ...]) -> Tensor:
+    """(views, lambdas, axes) the 1 / (s_i + lambda s_1); all alike where lambda is infinite."""
+    first = spectrum[:, :1]
+    weights = []
+    for value in lambdas:
+        if math.isinf(value):
+            weight = torch.ones_like(spectrum)
+        else:
+            weight = 1 / (spectrum + value * first).clamp_min(1e-300)
+        weights.append(torch.where(is_axis, weight, torch.zeros_like(weight)))
+    return torch.stack(weights, 1)

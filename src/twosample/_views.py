@@ -1,0 +1,819 @@
+"""Views: what the statistic `Spectral` sees points through.
+
+A view is a map from points to a few features. It is fitted on the pooled points without labels, so
+no shuffle changes it. Views of one kind come as a stack, which computes all of them at once: one
+view for each column, for each pair of columns, or for each width of a kernel.
+
+joint     all columns together: landmarks of kernels, and the columns as they are
+column    each column alone: its values, its shape, its levels
+pair      each two columns: how they go together
+triple    each three columns: products only
+pixels    images: all pixels together, and each pixel alone
+patches   images: small filters, taken from the images themselves
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ._checks import check_whole
+from ._data.embedding import row_keys
+from ._data.schema import Schema
+from .errors import IncompatibleParts, InputError
+
+Family: TypeAlias = Literal["joint", "column", "pair", "triple", "pixels", "patches", "own"]
+
+FEW = (0.1, 0.01)
+"""Regularisation for views of few features."""
+
+_LANDMARKS = 256
+_FACTORS = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)  # of the median distance; each half the one before
+_RIDGE = 1e-5  # added to the kernel matrix of the landmarks, whose diagonal is 1
+_MEDIAN_ROWS = 1000  # rows from whose distances a median is taken
+_KNOTS = 512  # of a quantile function: more would not be seen
+_REACH = 2.2  # bumps lie between minus and plus this normal score
+_MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
+_MOST_LINEAR = 512  # columns seen together as they are; more are projected
+_PAIRS = 500
+_TRIPLES = 1500
+_PATCHES = 64
+_PATCH = 5  # pixels a side
+_PATCH_IMAGES = 500  # images that filters are cut from
+_SCORE_ROWS = 20_000  # rows that quantiles are taken from
+
+
+class Atom(NamedTuple):
+    """One encoded column, and the column of the table that it belongs to."""
+
+    column: int
+    is_level: bool  # of a category
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Some points as all views share them."""
+
+    rows: Tensor  # (N, ...) scaled, in float64
+    scores: Tensor  # (N, atoms) normal scores, standardised; empty for images
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class View(nn.Module):
+    """A stack of views, each a map from points to the same number of features.
+
+    Attributes
+    ----------
+    family
+        What its views look at.
+    weight
+        Its share of the level, relative to those of the other stacks. Stacks of the same `kind`
+        share one weight.
+    kind
+        What it is called in a result.
+    regularisation
+        Which lambdas `Spectral` takes for it; None for those of the statistic.
+    """
+
+    family: Family = "own"
+    kind: str = "own"
+    weight: float = 0.3
+    regularisation: tuple[float, ...] | None = FEW
+
+    @abstractmethod
+    def fit(self, seen: Seen, views: Views) -> None:
+        """Learn from pooled points, without labels; `views` knows their columns."""
+
+    @abstractmethod
+    def features(self, seen: Seen) -> Tensor:
+        """(N, views, features) in float64."""
+
+    @abstractmethod
+    def columns(self) -> list[tuple[int, ...]]:
+        """The columns of the table that each view looks at; none for all of them."""
+
+    def metric(self) -> Tensor | None:
+        """(views, features, features) lower factors L of what features are measured by, if any.
+
+        Features f then count as L^-1 f.
+        """
+        return None
+
+
+class Landmarks(View):
+    """Kernel values with some of the pooled points, at several widths: all columns together.
+
+    With the kernel matrix of the landmarks as their metric these are the features of Nystroem: the
+    kernel, projected onto what the landmarks span.
+
+    Parameters
+    ----------
+    kernel
+        "gaussian", exp(-|x - y|^2 / (2 sigma^2)), or "laplace", exp(-|x - y| / sigma), with the sum
+        of absolute differences for tables.
+    count
+        How many landmarks there are at most.
+    """
+
+    kind = "landmarks"
+    weight = 0.3
+    regularisation = None
+
+    def __init__(
+        self, kernel: Literal["gaussian", "laplace"] = "gaussian", count: int = _LANDMARKS
+    ) -> None:
+        super().__init__()
+        check_whole("count", count, 2)
+        self.kernel = kernel
+        self.count = count
+        self.family: Family = "joint"
+        self.register_buffer("places", torch.empty(0))
+        self.register_buffer("width", torch.empty(0))
+        self.places: Tensor  # (L, d)
+        self.width: Tensor  # () the widest of the bandwidths
+
+    def extra_repr(self) -> str:
+        return f"{self.kernel!r}, count={self.count}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        self.family = "pixels" if views.is_image else "joint"
+        rows = seen.rows.flatten(1)
+        # Points that differ come first, so no landmark is there twice.
+        self.places = rows[: min(self.count, views.different)].clone()
+        some = rows[: min(_MEDIAN_ROWS, views.different)]
+        distances = self._distances(some, some)
+        positive = distances[distances > 0]
+        median = float(positive.median()) if len(positive) else 1.0
+        self.width = torch.tensor(_FACTORS[0] * median, dtype=torch.float64)
+
+    def features(self, seen: Seen) -> Tensor:
+        return self._values(seen.rows.flatten(1))
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [()] * len(_FACTORS)
+
+    def metric(self) -> Tensor | None:
+        K = self._values(self.places).transpose(0, 1)  # (views, L, L)
+        ridge = _RIDGE * torch.eye(K.shape[1], dtype=K.dtype)
+        symmetric = (K + K.mT) / 2
+        factors: Tensor = torch.linalg.cholesky(symmetric + ridge)
+        return factors
+
+    def _distances(self, a: Tensor, b: Tensor) -> Tensor:
+        # Sums of absolute differences have no matrix product: over many pixels they are slow, and
+        # the Euclidean distance serves as well.
+        by_columns = self.kernel == "laplace" and self.family != "pixels"
+        return torch.cdist(a, b, p=1.0 if by_columns else 2.0)
+
+    def _values(self, rows: Tensor) -> Tensor:
+        """(N, widths, L) kernel values."""
+        scaled = self._distances(rows, self.places) / self.width
+        if self.kernel == "gaussian":
+            widest = torch.exp(-0.5 * scaled.square())
+            squarings = 2  # half the width is four times the exponent
+        else:
+            widest = torch.exp(-scaled)
+            squarings = 1
+        values = [widest]
+        for _ in _FACTORS[1:]:
+            # A narrower kernel is a power of the one before, which is cheaper than an exponential.
+            narrower = values[-1]
+            for _ in range(squarings):
+                narrower = narrower.square()
+            values.append(narrower)
+        return torch.stack(values, 1)
+
+
+class Together(View):
+    """All columns together as they are: their normal scores, or the squares of those.
+
+    More columns than 512 are projected at random onto so many.
+    """
+
+    family = "joint"
+    kind = "together"
+    weight = 0.12
+    regularisation = (math.inf, 0.1, 1e-3)
+
+    def __init__(self, power: Literal[1, 2] = 1) -> None:
+        super().__init__()
+        self.power = power
+        self.register_buffer("projection", torch.empty(0))
+        self.projection: Tensor
+
+    def extra_repr(self) -> str:
+        return f"power={self.power}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        atoms = seen.scores.shape[1]
+        if atoms > _MOST_LINEAR:
+            fixed = torch.Generator().manual_seed(self.power)
+            shape = (atoms, _MOST_LINEAR)
+            self.projection = torch.randn(shape, generator=fixed, dtype=torch.float64)
+
+    def features(self, seen: Seen) -> Tensor:
+        features = seen.scores.pow(self.power)
+        if self.projection.numel():
+            features = features @ self.projection
+        return features[:, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [()]
+
+
+class Values(View):
+    """One feature a view: the normal score of a column, its square, an indicator of a level."""
+
+    family = "column"
+    kind = "values"
+    weight = 0.14
+    regularisation = (math.inf,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("atoms", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("numbers", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
+        self.atoms: Tensor  # all encoded columns
+        self.numbers: Tensor  # those that have a square: more than two values
+        self.owners: Tensor  # the column that each view looks at
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        self.atoms = torch.arange(len(views.atoms))
+        self.numbers = torch.tensor(views.numbers(), dtype=torch.int64)
+        owner = torch.tensor([atom.column for atom in views.atoms])
+        self.owners = torch.cat([owner[self.atoms], owner[self.numbers]])
+
+    def features(self, seen: Seen) -> Tensor:
+        squares = seen.scores[:, self.numbers].square()
+        return torch.cat([seen.scores[:, self.atoms], squares], 1)[:, :, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [(int(owner),) for owner in self.owners]
+
+
+class Shapes(View):
+    """Twenty bumps over the normal scores of a number: any difference in its distribution."""
+
+    family = "column"
+    kind = "shapes"
+    weight = 0.1
+
+    def __init__(self, bumps: int = 20, width: float = 0.4) -> None:
+        super().__init__()
+        check_whole("bumps", bumps, 2)
+        self.bumps = bumps
+        self.width = width
+        self.register_buffer("numbers", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
+        self.numbers: Tensor
+        self.owners: Tensor
+
+    def extra_repr(self) -> str:
+        return f"bumps={self.bumps}, width={self.width:g}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        numbers = views.numbers()
+        self.numbers = torch.tensor(numbers, dtype=torch.int64)
+        owners = [views.atoms[number].column for number in numbers]
+        self.owners = torch.tensor(owners, dtype=torch.int64)
+
+    def features(self, seen: Seen) -> Tensor:
+        return bumps(seen.scores[:, self.numbers], self.bumps, self.width)
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [(int(owner),) for owner in self.owners]
+
+
+class Levels(View):
+    """The indicators of a category together: their shares, as in a chi-squared test."""
+
+    family = "column"
+    kind = "shapes"
+    weight = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.empty(0, 0, dtype=torch.int64))
+        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
+        self.places: Tensor  # (categories, levels) encoded columns; -1 where there is none
+        self.owners: Tensor
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        members = views.categories()
+        width = min(_MOST_LEVELS, max((len(each) for each in members.values()), default=0))
+        self.places = torch.full((len(members), width), -1)
+        for row, levels in enumerate(members.values()):
+            kept = levels[:width]
+            self.places[row, : len(kept)] = torch.tensor(kept)
+        self.owners = torch.tensor(list(members), dtype=torch.int64)
+
+    def features(self, seen: Seen) -> Tensor:
+        return _taken(seen.rows, self.places)
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [(int(owner),) for owner in self.owners]
+
+
+class Products(View):
+    """One feature a view: the product of the scores of two columns, or of three.
+
+    Parameters
+    ----------
+    order
+        How many columns are multiplied.
+    most
+        At most so many products. Of more, half are those whose columns depend most on each other in
+        the pooled points, and the others are drawn at random; of three columns all are drawn.
+    """
+
+    regularisation = (math.inf,)
+
+    def __init__(self, order: Literal[2, 3] = 2, most: int | None = None) -> None:
+        super().__init__()
+        self.order = order
+        self.most = most if most is not None else (_PAIRS if order == 2 else _TRIPLES)
+        self.family: Family = "pair" if order == 2 else "triple"
+        self.kind = "products" if order == 2 else "products of three"
+        self.weight = 0.1
+        self.register_buffer("factors", torch.empty(0, order, dtype=torch.int64))
+        self.register_buffer("owners", torch.empty(0, order, dtype=torch.int64))
+        self.factors: Tensor  # (views, order) encoded columns
+        self.owners: Tensor  # (views, order) columns of the table
+
+    def extra_repr(self) -> str:
+        return f"order={self.order}, most={self.most}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        # Levels of a category are multiplied by `Cells`, all of them at once.
+        single = [place for place, atom in enumerate(views.atoms) if not atom.is_level]
+        strength = None if self.order == 3 else correlations(seen.scores[:, single])
+        chosen = combinations(len(single), self.order, self.most, strength)
+        self.factors = torch.tensor(single)[chosen]
+        owner = torch.tensor([atom.column for atom in views.atoms])
+        self.owners = owner[self.factors]
+
+    def features(self, seen: Seen) -> Tensor:
+        scores = seen.scores
+        if self.order == 3:
+            # Products of three normal scores have tails that no sample of usual size fills.
+            scores = torch.special.ndtr(scores) - 0.5
+        product = scores[:, self.factors[:, 0]]
+        for place in range(1, self.order):
+            product = product * scores[:, self.factors[:, place]]
+        return product[:, :, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [tuple(sorted(set(owners))) for owners in self.owners.tolist()]
+
+
+class Cells(View):
+    """Two columns together: each bump or level of one times each of the other.
+
+    Parameters
+    ----------
+    most
+        At most so many pairs, chosen as in `Products`.
+    """
+
+    family = "pair"
+    kind = "cells"
+    weight = 0.14
+
+    def __init__(self, most: int = _PAIRS, bumps: int = 6, width: float = 0.6) -> None:
+        super().__init__()
+        check_whole("bumps", bumps, 2)
+        self.most = most
+        self.bumps = bumps
+        self.width = width
+        self.register_buffer("numbers", torch.empty(0, 2, dtype=torch.int64))
+        self.register_buffer("places", torch.empty(0, 0, dtype=torch.int64))
+        self.register_buffer("pairs", torch.empty(0, 2, dtype=torch.int64))
+        self.numbers: Tensor  # (numbers, 2) columns that are numbers, and their encoded columns
+        self.places: Tensor  # (columns, slots) encoded columns that are indicators; -1 for none
+        self.pairs: Tensor  # (views, 2) columns
+
+    def extra_repr(self) -> str:
+        return f"most={self.most}, bumps={self.bumps}, width={self.width:g}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        members = views.members()
+        # A number has bumps, and one slot more says where it is missing.
+        slots = self.bumps + 1
+        self.places = torch.full((len(members), slots), -1)
+        numbers = set(views.numbers())
+        with_bumps = []
+        leading = []
+        frequency = seen.rows.flatten(1).mean(0)
+        for column, atoms in enumerate(members):
+            if atoms[0] in numbers:
+                with_bumps.append((column, atoms[0]))
+                indicators = atoms[1:]
+                first = self.bumps
+            else:
+                indicators = atoms
+                first = 0
+            # Of a category with many levels the frequent ones count.
+            frequent = sorted(indicators, key=lambda atom: -float(frequency[atom]))
+            kept = frequent[: slots - first]
+            self.places[column, first : first + len(kept)] = torch.tensor(kept, dtype=torch.int64)
+            leading.append(atoms[0] if first else kept[0])
+        self.numbers = torch.tensor(with_bumps, dtype=torch.int64).reshape(-1, 2)
+        strength = correlations(seen.scores[:, leading])
+        self.pairs = combinations(len(members), 2, self.most, strength)
+
+    def features(self, seen: Seen) -> Tensor:
+        basis = _taken(seen.rows.flatten(1), self.places)  # (N, columns, slots)
+        scores = seen.scores[:, self.numbers[:, 1]]
+        basis[:, self.numbers[:, 0], : self.bumps] = bumps(scores, self.bumps, self.width)
+        # A column of slots that nobody uses would make every view wider.
+        used = int((self.places >= 0).any(0).nonzero().max()) + 1 if self.places.max() >= 0 else 0
+        slots = max(used, self.bumps if len(self.numbers) else 0)
+        basis = basis[:, :, :slots]
+        left = basis[:, self.pairs[:, 0], :, None]
+        right = basis[:, self.pairs[:, 1], None, :]
+        return (left * right).flatten(2)
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [tuple(pair) for pair in self.pairs.tolist()]
+
+
+class Pixels(View):
+    """One feature a view: the value of a pixel, or its square."""
+
+    family = "pixels"
+    kind = "pixels"
+    weight = 0.15
+    regularisation = (math.inf,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.empty(0))
+        self.means: Tensor
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        self.means = seen.rows.flatten(1).mean(0)
+
+    def features(self, seen: Seen) -> Tensor:
+        centred = seen.rows.flatten(1) - self.means
+        return torch.cat([centred, centred.square()], 1)[:, :, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [()] * (2 * len(self.means))
+
+
+class Patches(View):
+    """Small filters over images: patches of the pooled images themselves, made white.
+
+    What a filter gives is cut at 0 from above and from below, and averaged over each quarter of the
+    image.
+
+    Parameters
+    ----------
+    count, side
+        How many filters there are, and of how many pixels a side.
+    """
+
+    family = "patches"
+    kind = "patches"
+    weight = 0.35
+    regularisation = None
+
+    def __init__(self, count: int = _PATCHES, side: int = _PATCH) -> None:
+        super().__init__()
+        check_whole("count", count, 1)
+        check_whole("side", side, 1)
+        self.count = count
+        self.side = side
+        self.register_buffer("filters", torch.empty(0))
+        self.filters: Tensor  # (count, C, side, side)
+
+    def extra_repr(self) -> str:
+        return f"count={self.count}, side={self.side}"
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        images = seen.rows[:_PATCH_IMAGES]
+        side = min(self.side, *images.shape[2:])
+        cut = nn.functional.unfold(images, side)  # (N, C side side, places)
+        patches = cut.transpose(1, 2).flatten(0, 1)
+        patches = patches - patches.mean(1, keepdim=True)  # neither light nor dark
+        values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+        # Weak directions are noise; made as strong as the others, they would be all one sees.
+        white = vectors / (values.clamp_min(0) + 0.01 * values[-1] + 1e-12).sqrt()
+        fixed = torch.Generator().manual_seed(0)
+        chosen = torch.randperm(len(patches), generator=fixed)[: self.count]
+        filters = patches[chosen] @ white @ white.T
+        filters = filters - filters.mean(1, keepdim=True)
+        lengths = (patches @ filters.T).square().mean(0).sqrt().clamp_min(1e-12)
+        scaled = filters / lengths[:, None]
+        self.filters = scaled.reshape(len(chosen), images.shape[1], side, side)
+
+    def features(self, seen: Seen) -> Tensor:
+        # In float32: it is four times as fast, and its rounding does not depend on the batch.
+        images = seen.rows.float()
+        answers = nn.functional.conv2d(images, self.filters.float())
+        above = nn.functional.adaptive_avg_pool2d((answers - 1).clamp_min(0), 2)
+        below = nn.functional.adaptive_avg_pool2d((-answers - 1).clamp_min(0), 2)
+        return torch.cat([above, below], 1).flatten(1).double()[:, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [()]
+
+
+class Features(View):
+    """The features of a network, an embedding, or a transformer of scikit-learn: whatever you have.
+
+    It must not have seen which points are of X and which of Y.
+
+    Parameters
+    ----------
+    featurizer
+        A module from scaled points to vectors, or a transformer of scikit-learn, which is fitted
+        on the pooled points without labels unless it is fitted already.
+    """
+
+    regularisation = None
+
+    def __init__(self, featurizer: Any) -> None:
+        super().__init__()
+        self.featurizer = featurizer
+
+    def fit(self, seen: Seen, views: Views) -> None:
+        if isinstance(self.featurizer, nn.Module):
+            self.featurizer.eval().requires_grad_(False)
+            return
+        if not hasattr(self.featurizer, "transform"):
+            raise IncompatibleParts(
+                f"{self.featurizer!r} is neither a torch module nor a transformer of scikit-learn."
+            )
+        if not _is_fitted(self.featurizer):
+            self.featurizer.fit(seen.rows.flatten(1).numpy())
+
+    def features(self, seen: Seen) -> Tensor:
+        if isinstance(self.featurizer, nn.Module):
+            with torch.no_grad():
+                features = self.featurizer(seen.rows.float()).flatten(1)
+        else:
+            transformed = self.featurizer.transform(seen.rows.flatten(1).numpy())
+            dense = transformed.toarray() if hasattr(transformed, "toarray") else transformed
+            features = torch.from_numpy(np.asarray(dense, dtype=np.float64)).flatten(1)
+        return features.double()[:, None]
+
+    def columns(self) -> list[tuple[int, ...]]:
+        return [()]
+
+
+class NormalScores(nn.Module):
+    """Columns as normal scores: the quantile of a value, read from the normal law.
+
+    Equal values get one score, that of their middle rank. Between the values of the fit the score is
+    interpolated. Scores are standardised.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("knots", torch.empty(0, 0))
+        self.register_buffer("heights", torch.empty(0, 0))
+        self.knots: Tensor  # (columns, K) increasing
+        self.heights: Tensor  # (columns, K)
+
+    def fit(self, rows: Tensor) -> None:
+        """Learn the quantiles of the columns of (N, columns) rows."""
+        width = rows.shape[1]
+        self.knots = torch.zeros(width, _KNOTS, dtype=torch.float64)
+        self.heights = torch.zeros(width, _KNOTS, dtype=torch.float64)
+        for column in range(width):
+            values, counts = torch.unique(rows[:, column], return_counts=True)
+            middle = torch.cumsum(counts, 0) - counts / 2  # ranks, from 0 to N
+            scores = torch.special.ndtri(middle.double() / len(rows))
+            mean = (scores * counts).sum() / len(rows)
+            spread = ((scores - mean).square() * counts).sum() / len(rows)
+            scores = (scores - mean) / spread.sqrt().clamp_min(1e-12)
+            # So many of the values as there are knots; the last is repeated where they are fewer.
+            at = torch.linspace(0, len(values) - 1, min(_KNOTS, len(values))).round().long()
+            self.knots[column] = values[-1]
+            self.heights[column] = scores[-1]
+            self.knots[column, : len(at)] = values[at]
+            self.heights[column, : len(at)] = scores[at]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """(N, columns) scores."""
+        values = rows.T.contiguous()  # (columns, N)
+        above = torch.searchsorted(self.knots, values).clamp(1, _KNOTS - 1)
+        low = self.knots.gather(1, above - 1)
+        high = self.knots.gather(1, above)
+        from_height = self.heights.gather(1, above - 1)
+        to_height = self.heights.gather(1, above)
+        share = ((values - low) / (high - low)).nan_to_num(1.0).clamp(0.0, 1.0)
+        scores = from_height + share * (to_height - from_height)
+        return scores.T
+
+
+class Views(nn.Module):
+    """Everything `Spectral` sees points through: stacks of views, fitted without labels.
+
+    Parameters
+    ----------
+    stacks
+        None for those that suit the points: for tables landmarks, columns, pairs and triples of
+        them; for images landmarks, pixels and patches. Views of your own, such as
+        `Features(embedding)`, stand beside those or in their place.
+    """
+
+    def __init__(self, *stacks: View | None) -> None:
+        super().__init__()
+        given: Sequence[View | None] = stacks or (None,)
+        self.usual = any(stack is None for stack in given)
+        self.stacks = nn.ModuleList(stack for stack in given if stack is not None)
+        self.scores = NormalScores()
+        self.schema: Schema | None = None
+        self.different = 0  # how many different points there were to fit on
+
+    def look_at(self, schema: Schema) -> None:
+        """Learn which encoded columns are one column of the table."""
+        self.schema = schema
+
+    def start(self, points: Tensor, generator: torch.Generator) -> None:
+        """Fit all views on pooled points, whose labels are not known here."""
+        points = points.cpu()
+        rows = _different_first(points)
+        self.different = rows.count
+        if self.usual:
+            self.usual = False
+            usual = _for_images() if self.is_image else _for_tables(len(self.members()))
+            self.stacks = nn.ModuleList([*usual, *self.stacks])
+        if not self.is_image:
+            # Quantiles of more rows hardly differ. These are drawn, since an order by content
+            # would have equal rows together.
+            some = torch.randperm(len(points), generator=generator)[:_SCORE_ROWS]
+            self.scores.fit(points[some].double())
+        seen = self.see(rows.points[: max(_SCORE_ROWS, _LANDMARKS)])
+        for stack in self:
+            stack.fit(seen, self)
+
+    def see(self, points: Tensor) -> Seen:
+        """What the stacks share of some points."""
+        rows = points.double().cpu()
+        if self.is_image:
+            rows = rows.reshape(len(rows), *cast(Schema, self.schema).shape)
+            return Seen(rows, torch.empty(len(rows), 0, dtype=torch.float64))
+        return Seen(rows, self.scores(rows))
+
+    def forward(self, points: Tensor) -> Tensor:
+        """The points as they are: features are made where they are summed."""
+        return points
+
+    def __iter__(self) -> Iterator[View]:
+        return iter(cast(Iterable[View], self.stacks))
+
+    def count(self) -> int:
+        """How many views there are."""
+        return sum(len(stack.columns()) for stack in self)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether points are images."""
+        return self.schema is not None and self.schema.kind == "image"
+
+    @property
+    def atoms(self) -> list[Atom]:
+        """What each encoded column is."""
+        if self.schema is None:
+            raise InputError("these views have seen no table yet; fit the test first.")
+        atoms = []
+        for place, column in enumerate(self.schema.columns):
+            gap = int(column.missing)
+            indicators = len(column.features) - gap
+            is_level = column.kind == "category"
+            atoms.extend([Atom(place, is_level)] * indicators)
+            atoms.extend([Atom(place, False)] * gap)
+        return atoms
+
+    def members(self) -> list[list[int]]:
+        """The encoded columns of each column of the table."""
+        columns: dict[int, list[int]] = {}
+        for place, atom in enumerate(self.atoms):
+            columns.setdefault(atom.column, []).append(place)
+        return list(columns.values())
+
+    def categories(self) -> dict[int, list[int]]:
+        """The encoded columns of each category."""
+        columns: dict[int, list[int]] = {}
+        for place, atom in enumerate(self.atoms):
+            if atom.is_level:
+                columns.setdefault(atom.column, []).append(place)
+        return columns
+
+    def numbers(self) -> list[int]:
+        """The encoded columns that hold more than two values, so that there is a shape to see."""
+        knots = self.scores.knots
+        return [
+            place
+            for place, atom in enumerate(self.atoms)
+            if not atom.is_level and len(torch.unique(knots[place])) > 2
+        ]
+
+
+def _for_tables(columns: int) -> list[View]:
+    views: list[View] = [
+        Landmarks("gaussian"),
+        Landmarks("laplace"),
+        Together(1),
+        Together(2),
+        Values(),
+        Shapes(),
+        Levels(),
+    ]
+    if columns > 1:
+        views += [Products(2), Cells()]
+    if columns > 2:
+        views += [Products(3)]
+    return views
+
+
+def _for_images() -> list[View]:
+    return [Landmarks("gaussian"), Landmarks("laplace"), Pixels(), Patches()]
+
+
+class _Ordered(NamedTuple):
+    points: Tensor
+    count: int  # how many of them differ
+
+
+def _different_first(points: Tensor) -> _Ordered:
+    """The points in an order that depends on their values only, those that differ first.
+
+    Neither the labels nor a seed have a say in which points become landmarks, so that another seed
+    changes the shuffles and nothing else.
+    """
+    keys = row_keys(points.flatten(1))
+    order = torch.argsort(keys, stable=True)
+    in_order = keys[order]
+    repeated = torch.zeros(len(order), dtype=torch.bool)
+    repeated[1:] = in_order[1:] == in_order[:-1]
+    first = order[~repeated]
+    again = order[repeated]
+    return _Ordered(points[torch.cat([first, again])], len(first))
+
+
+def bumps(scores: Tensor, count: int, width: float) -> Tensor:
+    """(N, columns, count) Gaussian bumps at places spread over the scores of each column."""
+    places = torch.linspace(-_REACH, _REACH, count, dtype=scores.dtype)
+    return torch.exp(-0.5 * ((scores[:, :, None] - places) / width).square())
+
+
+def correlations(scores: Tensor) -> Tensor:
+    """(columns, columns) absolute correlations of columns."""
+    centred = scores - scores.mean(0)
+    lengths = centred.norm(dim=0).clamp_min(1e-12)
+    unit = centred / lengths
+    return (unit.T @ unit).abs()
+
+
+def combinations(columns: int, order: int, most: int, strength: Tensor | None) -> Tensor:
+    """(K, order) sets of columns: all of them, or `most` of them.
+
+    Of too many, half are those of the greatest `strength` and the others are drawn at random, always
+    the same. Labels have no part in the choice.
+    """
+    total = math.comb(columns, order)
+    if total <= most:
+        every = list(itertools.combinations(range(columns), order))
+        return torch.tensor(every, dtype=torch.int64).reshape(-1, order)
+    fixed = np.random.default_rng(0)
+    chosen: dict[tuple[int, ...], None] = {}
+    if strength is not None:
+        upper = torch.triu_indices(columns, columns, 1)
+        strongest = strength[upper[0], upper[1]].argsort(descending=True, stable=True)[: most // 2]
+        chosen.update(dict.fromkeys(map(tuple, upper[:, strongest].T.tolist())))
+    while len(chosen) < most:
+        drawn = sorted(int(column) for column in fixed.choice(columns, order, replace=False))
+        chosen[tuple(drawn)] = None
+    return torch.tensor(list(chosen), dtype=torch.int64)
+
+
+def _taken(rows: Tensor, places: Tensor) -> Tensor:
+    """(N, ...) the columns of rows at `places`; zeros where a place is -1."""
+    values = rows[:, places.clamp_min(0)]
+    return torch.where(places >= 0, values, torch.zeros((), dtype=rows.dtype))
+
+
+def _is_fitted(transformer: Any) -> bool:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(transformer)
+    except NotFittedError:
+        return False
+    return True
