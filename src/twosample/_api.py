@@ -8,8 +8,7 @@ from typing import Any
 
 from ._calibration import PairSwap, Permutation
 from ._data.columns import Columns
-from ._data.streams import known_rows
-from ._methods import METHODS, choose
+from ._methods import METHODS
 from ._random import RNGLike
 from ._result import TwoSampleResult
 from ._two_sample import TwoSampleTest
@@ -19,7 +18,7 @@ from .errors import IncompatibleParts, InputError
 def two_sample_test(
     X: Any,
     Y: Any,
-    method: str | TwoSampleTest = "mmd-d",
+    method: str | TwoSampleTest = "auto",
     *,
     permutations: int | None = None,
     train_fraction: float | None = None,
@@ -39,10 +38,11 @@ def two_sample_test(
         (N, H, W, C) or (N, C, H, W). Sizes may differ. Samples larger than memory: a `Stream`, a
         large np.memmap, or an iterator over batches of any of these.
     method
-        A name of `METHODS`, or a `TwoSampleTest`; or "auto", which chooses by the sizes of the
-        samples and says in `result.chosen` what it chose and why.
+        A name of `METHODS`, or a `TwoSampleTest`. The default looks at all rows through many views
+        at once; where it finds nothing in large samples it trains a deep kernel, and says so in
+        `result.chosen`. The test of the paper is "mmd-d".
     permutations, train_fraction
-        None means the method's own (999, and half of the data to train).
+        None means the method's own (999, and half of the data where a kernel is trained).
     rng
         A seed or a generator (SPEC 7). The same seed gives the same answer.
     device
@@ -66,8 +66,8 @@ def two_sample_test(
     Notes
     -----
     The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <=
-    alpha for every sample size: training sees only the training points, and the p-value comes from
-    shuffling the others.
+    alpha for every sample size: what is fitted without labels no shuffle changes, and what is
+    trained with labels is tested on other points.
 
     Examples
     --------
@@ -78,15 +78,8 @@ def two_sample_test(
     >>> result.reject(alpha=0.05)
     True
     """
-    chosen = None
-    if method == "auto":
-        method, why = choose(known_rows(X), known_rows(Y), trained=train_fraction is not None)
-        chosen = f"{method}: {why}"
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
-    result = test.run(
-        X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
-    )
-    return result if chosen is None else dataclasses.replace(result, chosen=chosen)
+    return test.run(X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns)
 
 
 def resolve(
@@ -101,9 +94,7 @@ def resolve(
     """
     if isinstance(method, str):
         if method not in METHODS:
-            raise InputError(
-                f"method {method!r} does not exist; use one of auto, {', '.join(METHODS)}."
-            )
+            raise InputError(f"method {method!r} does not exist; use one of {', '.join(METHODS)}.")
         test = METHODS[method]()
     elif isinstance(method, TwoSampleTest):
         test = method
@@ -117,19 +108,33 @@ def resolve(
             f"method is a {type(method).__name__}; it must be a name or a TwoSampleTest."
         )
     if permutations is not None:
-        if not isinstance(test.calibration, Permutation | PairSwap):
-            raise IncompatibleParts(
-                f"{test.name} is calibrated by {test.calibration!r}, which has no use for "
-                f"permutations={permutations}. Leave it out."
-            )
-        calibration = dataclasses.replace(test.calibration, permutations=permutations)
-        test = dataclasses.replace(test, calibration=calibration)
+        test = _with_permutations(test, permutations)
     if train_fraction is not None:
-        if test.learning is None:
-            raise IncompatibleParts(
-                f"{test.name} does not train, so it has no use for "
-                f"train_fraction={train_fraction}. Leave it out."
-            )
-        learning = dataclasses.replace(test.learning, train_fraction=train_fraction)
-        test = dataclasses.replace(test, learning=learning)
+        test = _with_train_fraction(test, train_fraction)
     return test
+
+
+def _with_permutations(test: TwoSampleTest, permutations: int) -> TwoSampleTest:
+    if not isinstance(test.calibration, Permutation | PairSwap):
+        raise IncompatibleParts(
+            f"{test.name} is calibrated by {test.calibration!r}, which has no use for "
+            f"permutations={permutations}. Leave it out."
+        )
+    calibration = dataclasses.replace(test.calibration, permutations=permutations)
+    then = test.then
+    if then is not None:
+        then = dataclasses.replace(then, test=_with_permutations(then.test, permutations))
+    return dataclasses.replace(test, calibration=calibration, then=then)
+
+
+def _with_train_fraction(test: TwoSampleTest, train_fraction: float) -> TwoSampleTest:
+    if test.learning is not None:
+        learning = dataclasses.replace(test.learning, train_fraction=train_fraction)
+        return dataclasses.replace(test, learning=learning)
+    if test.then is not None:
+        followed = _with_train_fraction(test.then.test, train_fraction)
+        return dataclasses.replace(test, then=dataclasses.replace(test.then, test=followed))
+    raise IncompatibleParts(
+        f"{test.name} does not train, so it has no use for train_fraction={train_fraction}. Leave "
+        "it out."
+    )

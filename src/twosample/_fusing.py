@@ -170,10 +170,10 @@ def fuse_families(rows: Tensor, families: Tensor, weights: Sequence[float] | Ten
 def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
     """(B + 1,) log(1 + mean 1/p) over kinds of rows, each kind with its share of the level.
 
-    Within a kind the largest surprise counts. How large that is by chance differs from kind to kind:
-    with the number of rows, with how they depend on each other, and with their tails. So it is
-    measured by what it exceeds. With q the 80 % quantile of a kind's maxima over the labellings, and
-    e their mean excess over q,
+    Within a kind the largest surprise counts. How large that is by chance differs from kind to
+    kind: with the number of rows, with how they depend on each other, and with their tails. So it
+    is measured by its own law. With q the 80 % quantile of a kind's maxima over the labellings,
+    and e their mean excess over q,
 
         -log p = log 5 + (M - q) / e,
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
@@ -30,13 +31,31 @@ from ._kernels import (
 from ._learning import Learning, LearningOptions
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2, Spectral
-from ._two_sample import TwoSampleTest
+from ._two_sample import FollowUp, TwoSampleTest
 from ._views import View, Views
 from .errors import IncompatibleParts, InputError, warn
 
 # One score is learned from all points at once, in few and small steps: small batches and long
 # training fit their noise.
 _SCORES: LearningOptions = {"steps": 1000, "batch_size": 5000, "learning_rate": 1e-3}
+
+
+def auto(*, permutations: int = 999, **learning: Unpack[LearningOptions]) -> TwoSampleTest:
+    """The default: `spectral` on all rows and, where that finds nothing, a trained deep kernel.
+
+    `spectral` has nine tenths of the level. Where it does not reject and samples have 500 rows or
+    more, the kernel of `mmd_d` is trained on one half and tested on the other, with the last tenth:
+    it finds what takes many columns at once. Options are those of `Learning`.
+    """
+    trained = TwoSampleTest(
+        DeepKernel(AutoFeaturizer()),
+        learning=Learning(PowerCriterion(), **learning),
+        # The kernel of mmd-d in a time that grows with the points: there may be millions.
+        statistic=CompressedMMD(),
+        calibration=Permutation(permutations),
+        name="mmd-d",
+    )
+    return replace(spectral(permutations=permutations), then=FollowUp(trained))
 
 
 def spectral(*views: View | None, permutations: int = 999) -> TwoSampleTest:
@@ -399,6 +418,7 @@ ABLATIONS = ("S+C", "L+C", "G+C", "D+C", "L+M", "G+M", "D+M", "L+J", "G+J", "D+J
 
 METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
     {
+        "auto": auto,
         "spectral": spectral,
         "mmd-d": mmd_d,
         "mmd-o": mmd_o,
@@ -426,8 +446,17 @@ class About(NamedTuple):
 
 ABOUT: Mapping[str, About] = MappingProxyType(
     {
+        "auto": About(
+            "the default: any difference, small samples or large",
+            "none, or batches; n",
+            "permutations",
+            "spectral, Liu2020",
+        ),
         "spectral": About(
-            "any difference, all points tested, tables and images", "n; n", "permutations", "here"
+            "any difference, all points tested, says where",
+            "none; n",
+            "permutations",
+            "this library",
         ),
         "mmd-d": About(
             "differences of any shape, tables and images", "batches; n^2", "permutations", "Liu2020"
@@ -480,34 +509,6 @@ ABOUT: Mapping[str, About] = MappingProxyType(
     }
 )
 """What `twosample methods` prints."""
-
-
-_FEW = 100
-_MANY = 100_000
-
-
-def choose(n: int | None, m: int | None, *, trained: bool = False) -> tuple[str, str]:
-    """The method that `method="auto"` means for samples of n and m points, and why.
-
-    It looks at sizes alone, which are the same in every shuffle, so the p-value stays exact. None
-    stands for a size that is not known before the rows have passed; `trained` rules out methods
-    without training.
-    """
-    if n is None or m is None:
-        return "mmd-compressed", "rows that come in a stream may be too many to compare in pairs"
-    least = min(n, m)
-    if least < _FEW and not trained:
-        return "mmd-median", f"{least} points are too few to set half of them aside for training"
-    sizes = f"{n:,} + {m:,} points"
-    if n + m > _MANY:
-        return (
-            "mmd-compressed",
-            f"{sizes} are too many to compare in pairs, which takes minutes",
-        )
-    return (
-        "mmd-d",
-        f"{sizes} are enough to train a deep kernel on, and few enough to compare in pairs",
-    )
 
 
 def methods_table() -> str:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ._calibration import Calibration, Permutation
+from ._checks import check_share, check_whole
 from ._cluster import DaskWorkers
 from ._data.columns import Columns
 from ._data.rereading import points_to_test
@@ -40,7 +41,7 @@ from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
 from ._random import Generators, RNGLike
 from ._resources import DEFAULT_MEMORY, HERE, Resources
-from ._result import TrainingLog, TwoSampleResult
+from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from ._statistics import MMD, Statistic
 from ._threads import threads_for
 from .errors import InputError
@@ -62,6 +63,8 @@ class TwoSampleTest:
         What is computed on the held-out points and how it becomes a p-value.
     name
         What results call it.
+    then
+        Another test, which is run where this one does not decide.
     memory
         Bytes that the computation may take beside the data and what is linear in them. Of a
         `Stream`, embedded points that take more are kept in a temporary file.
@@ -73,6 +76,7 @@ class TwoSampleTest:
     calibration: Calibration = Permutation()
     name: str = "custom"
     memory: int = DEFAULT_MEMORY
+    then: FollowUp | None = None
 
     def __post_init__(self) -> None:
         if self.memory < 2**20:
@@ -102,17 +106,30 @@ class TwoSampleTest:
         resources = self._resources(progress, client)
         generators = Generators(rng)
         with open_samples(X, Y, self.memory) as pair:
-            # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
-            # shuffle of the labels changes it, and the p-value stays exact.
-            surveyed = survey(
-                pair,
-                self._pick(generators),
-                columns=columns,
-                generator=generators.torch("quantiles"),
-            )
-            with threads_for(surveyed.schema):
-                fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
-                return fitted._test(pair, surveyed, generators, resources)
+            result = self._run(pair, generators, device, resources, columns)
+            if self.then is None or not self.then.suits(result.sizes):
+                return result
+            return self.then.follow(result, pair, generators, device, resources, columns)
+
+    def _run(
+        self,
+        pair: Pair,
+        generators: Generators,
+        device: str,
+        resources: Resources,
+        columns: Columns | None,
+    ) -> TwoSampleResult:
+        # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
+        # shuffle of the labels changes it, and the p-value stays exact.
+        surveyed = survey(
+            pair,
+            self._pick(generators),
+            columns=columns,
+            generator=generators.torch("quantiles"),
+        )
+        with threads_for(surveyed.schema):
+            fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
+            return fitted._test(pair, surveyed, generators, resources)
 
     def fit(
         self,
@@ -203,6 +220,62 @@ class TwoSampleTest:
         """What a computation may use: the memory of this test, and the workers of a client."""
         workers = HERE if client is None else DaskWorkers(client)
         return Resources(self.memory, progress, workers)
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """A test that is run where another does not decide, and how the two make one p-value.
+
+    With a share w of the level for this test, p = min(p1 / (1 - w), p2 / w) is a p-value: the
+    chance that it is at most alpha is at most (1 - w) alpha + w alpha. Where p1 / (1 - w) is at
+    most 0.05 already, this test is not run, which can only make p larger.
+
+    Parameters
+    ----------
+    test
+        Which test that is.
+    share
+        Its share of the level, between 0 and 1.
+    least
+        Samples of fewer rows are not worth it: the first test has the whole level then.
+    """
+
+    test: TwoSampleTest
+    share: float = 0.1
+    least: int = 500
+
+    def __post_init__(self) -> None:
+        check_share("share", self.share)
+        check_whole("least", self.least, 1)
+
+    def suits(self, sizes: tuple[int, int]) -> bool:
+        """Whether samples are large enough for it. Sizes are the same for every labelling."""
+        return min(sizes) >= self.least
+
+    def follow(
+        self,
+        first: TwoSampleResult,
+        pair: Pair,
+        generators: Generators,
+        device: str,
+        resources: Resources,
+        columns: Columns | None,
+    ) -> TwoSampleResult:
+        """The result of both tests: that of the one with the smaller p-value."""
+        # As counts over shares: each is a p-value by itself.
+        p_first = min(1.0, first.pvalue / (1 - self.share))
+        told = f"{first.method}: p = {format_pvalue(first.pvalue)}"
+        if p_first <= ALPHA:
+            chosen = f"{told}, which decides, so {self.test.name} was not trained"
+            return replace(first, pvalue=p_first, chosen=chosen)
+        second = self.test._run(pair, generators, device, resources, columns)
+        p_second = min(1.0, second.pvalue / self.share)
+        chosen = (
+            f"{told}, counted as p / {1 - self.share:g}; {second.method}: p = "
+            f"{format_pvalue(second.pvalue)}, counted as p / {self.share:g}"
+        )
+        winner = second if p_second < p_first else first
+        return replace(winner, pvalue=min(p_first, p_second), chosen=chosen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -567,7 +567,8 @@ class Features(View):
             transformed = self.featurizer.transform(seen.rows.flatten(1).numpy())
             dense = transformed.toarray() if hasattr(transformed, "toarray") else transformed
             features = torch.from_numpy(np.asarray(dense, dtype=np.float64)).flatten(1)
-        return features.double()[:, None]
+        numbers: Tensor = features.double()
+        return numbers[:, None]
 
     def columns(self) -> list[tuple[int, ...]]:
         return [()]
@@ -576,8 +577,8 @@ class Features(View):
 class NormalScores(nn.Module):
     """Columns as normal scores: the quantile of a value, read from the normal law.
 
-    Equal values get one score, that of their middle rank. Between the values of the fit the score is
-    interpolated. Scores are standardised.
+    Equal values get one score, that of their middle rank. Between the values of the fit the score
+    is interpolated. Scores are standardised.
     """
 
     def __init__(self) -> None:
@@ -647,7 +648,7 @@ class Views(nn.Module):
         """Fit all views on pooled points, whose labels are not known here."""
         points = points.cpu()
         rows = _different_first(points)
-        self.different = rows.count
+        self.different = rows.different
         if self.usual:
             self.usual = False
             usual = _for_images() if self.is_image else _for_tables(len(self.members()))
@@ -747,7 +748,7 @@ def _for_images() -> list[View]:
 
 class _Ordered(NamedTuple):
     points: Tensor
-    count: int  # how many of them differ
+    different: int  # how many of them differ
 
 
 def _different_first(points: Tensor) -> _Ordered:
@@ -777,14 +778,15 @@ def correlations(scores: Tensor) -> Tensor:
     centred = scores - scores.mean(0)
     lengths = centred.norm(dim=0).clamp_min(1e-12)
     unit = centred / lengths
-    return (unit.T @ unit).abs()
+    absolute: Tensor = (unit.T @ unit).abs()
+    return absolute
 
 
 def combinations(columns: int, order: int, most: int, strength: Tensor | None) -> Tensor:
     """(K, order) sets of columns: all of them, or `most` of them.
 
-    Of too many, half are those of the greatest `strength` and the others are drawn at random, always
-    the same. Labels have no part in the choice.
+    Of too many, half are those of the greatest `strength` and the others are drawn at random,
+    always the same. Labels have no part in the choice.
     """
     total = math.comb(columns, order)
     if total <= most:

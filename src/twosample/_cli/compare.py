@@ -71,7 +71,7 @@ def run(
     context: typer.Context,
     reference: Reference,
     files: Files = None,
-    method: Method = "mmd-d",
+    method: Method = "auto",
     correction: Correction = "holm",
     alpha: Alpha = 0.05,
     permutations: Permutations = None,

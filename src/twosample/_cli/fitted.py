@@ -44,7 +44,7 @@ def fit(
         ),
     ],
     b: B = None,
-    method: Method = "mmd-d",
+    method: Method = "auto",
     permutations: Permutations = None,
     seed: Seed = None,
     device: Device = "auto",
@@ -79,10 +79,8 @@ def fit(
         progress = shows_progress(quiet)
 
         from .._api import resolve
-        from .._data.streams import known_rows
         from .._files.inputs import open_pair
         from .._files.opening import name_of
-        from .._methods import choose
         from .._saving.saving import writable
 
         writable(output)  # an error later would lose all that was learned
@@ -95,14 +93,12 @@ def fit(
             unlimited=no_limit,
         )
         X, Y = open_pair(a, b, by, read_options)
-        if method == "auto":
-            method = choose(known_rows(X), known_rows(Y))[0]
         test = resolve(method, permutations=permutations)
         fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
         facts = {
             "files": [name_of(X), name_of(Y)],
             "rows": [len(X), len(Y)],
-            "method": method,
+            "method": test.name,
             "seed": seed,
         }
         fitted.save(output, notes=facts)
@@ -118,7 +114,7 @@ def fit(
             typer.echo(json.dumps(finite(record), allow_nan=False))
             return
         rows = fitted.train_sizes or (len(X), len(Y))
-        typer.echo(f"{output} holds {method}, fitted on {both(rows)} rows.")
+        typer.echo(f"{output} holds {test.name}, fitted on {both(rows)} rows.")
         if not quiet:
             lines = sources(facts)
             if log is not None:

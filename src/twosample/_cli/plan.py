@@ -42,7 +42,7 @@ def run(
             metavar="CHANCE", help="How often a test should find the difference that is there."
         ),
     ] = 0.9,
-    method: Method = "mmd-d",
+    method: Method = "auto",
     alpha: Alpha = 0.05,
     permutations: Permutations = None,
     train_fraction: TrainFraction = None,

@@ -50,7 +50,7 @@ def run(
     context: typer.Context,
     a: A,
     b: B = None,
-    method: Method = "mmd-d",
+    method: Method = "auto",
     alpha: Alpha = 0.05,
     permutations: Permutations = None,
     train_fraction: TrainFraction = None,

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import torch
 
-from .._api import resolve, two_sample_test
+from .._api import two_sample_test
 from .._calibration import PairSwap, Permutation
 from .._checks import check_alpha
 from .._data.columns import Columns
 from .._data.samples import split_rows
-from .._data.streams import Stream, known_rows
+from .._data.streams import Stream
 from .._data.survey import as_samples
-from .._methods import choose
 from .._progress import bar
 from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult, format_pvalue
@@ -271,7 +270,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 def compare(
     reference: Any,
     samples: Mapping[str, Any],
-    method: str | TwoSampleTest = "mmd-d",
+    method: str | TwoSampleTest = "auto",
     *,
     correction: Correction = "holm",
     alpha: float = ALPHA,
@@ -344,15 +343,10 @@ def compare(
     ['tuesday']
     """
     _check_asked(reference, samples, correction, alpha)
-    planned = functools.partial(
-        _test_for, method, reference, permutations=permutations, train_fraction=train_fraction
-    )
+    test = resolve(method, permutations=permutations, train_fraction=train_fraction)
     # All samples are checked before the first is tested: better now than after an hour.
     for name in samples:
-        sample = samples[name]
-        test = planned(sample)
-        _check_sample(name, reference, sample, test, columns)
-    # The last one speaks for all: methods that shuffle have one number of permutations.
+        _check_sample(name, reference, samples[name], test, columns)
     enough = _permutations(test, permutations is not None, correction, len(samples), alpha)
     seeds = _seeds(samples, rng)
     run = functools.partial(
@@ -444,22 +438,6 @@ def _check_asked(reference: Any, samples: object, correction: object, alpha: flo
         )
     check_correction(correction, get_args(Correction))
     check_alpha(alpha)
-
-
-def _test_for(
-    method: str | TwoSampleTest,
-    reference: Any,
-    sample: Any,
-    *,
-    permutations: int | None,
-    train_fraction: float | None,
-) -> TwoSampleTest:
-    """The test that a sample will get."""
-    if method == "auto":
-        of_x = known_rows(reference)
-        of_y = known_rows(sample)
-        method, _ = choose(of_x, of_y, trained=train_fraction is not None)
-    return resolve(method, permutations=permutations, train_fraction=train_fraction)
 
 
 def _check_sample(

@@ -210,7 +210,8 @@ def _fields(record: Any) -> Attributes:
     # The types of fields are strings, as they stand in the source; hints are the types themselves.
     hints = get_type_hints(record)
     names = [field.name for field in dataclasses.fields(record)]
-    return {name: hints[name] for name in names}
+    # What is fitted is one test; another that would follow it is not fitted with it.
+    return {name: hints[name] for name in names if name != "then"}
 
 
 def _settings(module: type[nn.Module]) -> Attributes:

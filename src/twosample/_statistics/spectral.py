@@ -1,7 +1,7 @@
 """The best witness of every view, found anew for every labelling: learning in closed form.
 
-With features f of a view, their pooled covariance C = U diag(s) U', and d the difference of the mean
-features of X and of Y,
+With features f of a view, their pooled covariance C = U diag(s) U', and d the difference of the
+mean features of X and of Y,
 
     T(lambda) = sum_i (U' d)_i^2 / (s_i + lambda s_1)
 
@@ -127,8 +127,8 @@ class Spectral(Statistic):
 
     Every view and every lambda gives a row of values T(lambda), one for each labelling. A row is
     turned into surprises, -log p by a gamma law that has the row's own mean and variance. Views of
-    one kind give the largest of theirs, and kinds are combined by a weighted mean of 1/p. Every step
-    treats all labellings alike, so the p-value is exact.
+    one kind give the largest of theirs, and kinds are combined by a weighted mean of 1/p. Every
+    step treats all labellings alike, so the p-value is exact.
 
     Parameters
     ----------
