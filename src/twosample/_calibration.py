@@ -398,7 +398,6 @@ class SpectralLimit(Calibration):
         return values[noticeable].flip(0)
 
 
-Spectral = SpectralLimit
 """The name that it had before."""
 
 

@@ -47,6 +47,7 @@ from ._learning import Learning, TrainingInterrupted
 from ._methods import (
     METHODS,
     ablation,
+    auto,
     c2st_l,
     c2st_s,
     me,
@@ -57,13 +58,15 @@ from ._methods import (
     mmd_mkl,
     mmd_o,
     scf,
+    spectral,
 )
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, Objective, PowerCriterion
 from ._products import block_sums, row_sums
 from ._result import Effect, TrainingLog, TwoSampleResult
 from ._saving.saving import load
-from ._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2, Statistic
-from ._two_sample import FittedTest, TwoSampleTest
+from ._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2, Spectral, Statistic
+from ._two_sample import FittedTest, FollowUp, TwoSampleTest
+from ._views import Features, View, Views
 from .errors import (
     ClusterError,
     IncompatibleParts,
@@ -81,7 +84,6 @@ DEMOTED: Mapping[str, str] = MappingProxyType(
         "Bounded": "_featurizers",
         "DetectableEffect": "_insight.power",
         "Frozen": "_featurizers",
-        "Spectral": "_calibration",
         "SplitRow": "_insight.power",
         "corollary_split": "_insight.power",
     }
@@ -109,7 +111,9 @@ __all__ = [
     "DeepKernel",
     "Effect",
     "Explanation",
+    "Features",
     "FittedTest",
+    "FollowUp",
     "Gaussian",
     "HotellingT2",
     "IncompatibleParts",
@@ -137,6 +141,7 @@ __all__ = [
     "Sign",
     "SklearnClassifier",
     "SmoothCharacteristic",
+    "Spectral",
     "SpectralLimit",
     "SplitChoice",
     "Statistic",
@@ -149,9 +154,12 @@ __all__ = [
     "TwoSampleError",
     "TwoSampleResult",
     "TwoSampleTest",
+    "View",
+    "Views",
     "WeightedSum",
     "ablation",
     "as_samples",
+    "auto",
     "block_sums",
     "c2st_l",
     "c2st_s",
@@ -171,6 +179,7 @@ __all__ = [
     "predict_power",
     "row_sums",
     "scf",
+    "spectral",
     "two_sample_test",
     "witness",
 ]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import torch
 
-from .._api import two_sample_test
+from .._api import resolve, two_sample_test
 from .._calibration import PairSwap, Permutation
 from .._checks import check_alpha
 from .._data.columns import Columns
