@@ -398,9 +398,6 @@ class SpectralLimit(Calibration):
         return values[noticeable].flip(0)
 
 
-"""The name that it had before."""
-
-
 def pvalue(values: Tensor, resolution: float) -> float:
     """The share of `values` that are at least the first, which counts itself.
 
