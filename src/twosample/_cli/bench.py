@@ -49,7 +49,7 @@ Results = Annotated[str, typer.Option(metavar="FOLDER", help="Where results are 
 
 def build() -> typer.Typer:
     """The commands, to be added to the application."""
-    from . import data
+    from . import arena, data
 
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=__doc__)
     app.command("list")(show)
@@ -58,6 +58,7 @@ def build() -> typer.Typer:
     app.command("table")(table)
     app.command("figure")(figure)
     app.command("pages")(pages)
+    app.command("arena")(arena.arena)
     app.add_typer(data.build(), name="data")
     return app
 

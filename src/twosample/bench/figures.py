@@ -85,9 +85,10 @@ def needed(name: str) -> list[str]:
     return list(kept_with)
 
 
-def _new(
+def new_axes(
     columns: int, *, width: float = 3.6, height: float = 3.4, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure, and its axes row by row."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -119,7 +120,7 @@ def save(drawn: Figure, path: str | Path) -> None:
 
 def _panel(name: str, records: Sequence[Record], recipe: str) -> Figure:
     shown = experiment(name)
-    figure, (ax,) = _new(1, width=6.0, height=4.2)
+    figure, (ax,) = new_axes(1, width=6.0, height=4.2)
     _rates(ax, shown, entries(shown, records, recipe))
     # Some titles are longer than a figure is wide.
     ax.set_title(textwrap.fill(shown.title, 70), fontsize=9)
@@ -217,7 +218,7 @@ def _figure_2(records: Sequence[Record], recipe: str) -> Figure:
     """Blob: power, its standard deviation over trials, J on the training points, type I error."""
     power = experiment("blob-power")
     level = experiment("blob-level")
-    figure, axes = _new(4, width=3.3)
+    figure, axes = new_axes(4, width=3.3)
     cells = entries(power, records, recipe)
     _rates(axes[0], power, cells)
     _spreads(axes[1], power, cells)
@@ -261,7 +262,7 @@ def _criteria(ax: Axes, shown: Experiment, records: Sequence[Record], recipe: st
 def _figure_3(records: Sequence[Record], recipe: str) -> Figure:
     """HDGM: power and type I error against N and against d."""
     names = ("hdgm-power", "hdgm-level", "hdgm-dimensions-power", "hdgm-dimensions-level")
-    figure, axes = _new(4, width=3.3)
+    figure, axes = new_axes(4, width=3.3)
     for letter, ax, name in zip("abcd", axes, names, strict=True):
         shown = experiment(name)
         _rates(ax, shown, entries(shown, records, recipe))
@@ -286,7 +287,7 @@ def _figure_1(records: Sequence[Record], recipe: str) -> Figure:
     from .trials import seeded
 
     setting = next(s for s in experiment("blob-power").settings if s.name == "n_b=100")
-    figure, axes = _new(4, width=3.1, height=3.0)
+    figure, axes = new_axes(4, width=3.1, height=3.0)
     points = seeded(Cell("figure-1", setting, "points"), 0).numpy("points")
     X, Y = datasets.blob(setting.n, rng=points)
     for ax, sample, title in ((axes[0], X, "(a) X"), (axes[1], Y, "(b) Y")):
@@ -341,7 +342,7 @@ def _digits(records: Sequence[Record], recipe: str) -> Figure:
     """Real digits and those of a generator."""
     from . import datasets
 
-    figure, axes = _new(2)
+    figure, axes = new_axes(2)
     _gallery(axes[0], datasets.mnist()[:60], "MNIST")
     _gallery(axes[1], datasets.fake_mnist()[:60], "made by a DCGAN")
     return figure
@@ -357,7 +358,7 @@ def _cifar(records: Sequence[Record], recipe: str) -> Figure:
     except InputError:
         others = datasets.cifar10_jpeg()
         title = _STAND_IN
-    figure, axes = _new(2)
+    figure, axes = new_axes(2)
     _gallery(axes[0], datasets.cifar10()[:60:2], "CIFAR-10", 6)
     _gallery(axes[1], others[:30], title, 6)
     return figure
@@ -369,7 +370,7 @@ def _locations(records: Sequence[Record], recipe: str) -> Figure:
 
     name = _at_hand("cifar-locations")
     shown = experiment(name)
-    figure, axes = _new(len(shown.methods), width=2.6, height=2.0)
+    figure, axes = new_axes(len(shown.methods), width=2.6, height=2.0)
     for ax, method in zip(axes, shown.methods, strict=True):
         cell = shown.cell(shown.settings[0], method)
         # Three, because a location depends on the start of its training.

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from .._cluster import connected
 from ..errors import ClusterError, InputError, MissingDependency
@@ -44,6 +44,11 @@ _LOCAL_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.worker-ttl": None,
     "distributed.deploy.lost-worker-timeout": "10 minutes",
 }
+
+_Job = TypeVar("_Job")
+_Outcome = TypeVar("_Outcome")
+_Kept = TypeVar("_Kept", contravariant=True)
+
 _KEPT = "what was finished is kept. Run the same command again to go on."
 
 
@@ -71,8 +76,18 @@ def experiments_of(wanted: Iterable[Trial]) -> list[str]:
 class Failure:
     """A trial that gave no result, and why."""
 
-    trial: Trial
+    trial: Any
     reason: str
+
+
+class Keeper(Protocol[_Kept]):
+    """Where results are kept."""
+
+    def check(self) -> None:
+        """Raise an error if nothing can be kept."""
+
+    def append(self, record: _Kept, /) -> None:
+        """Keep a result."""
 
 
 def run(
@@ -101,40 +116,61 @@ def run(
     done
         Called with each trial that has ended and its outcome.
     """
+    return run_jobs(todo, trials.run, store, client, local=local, patience=patience, done=done)
+
+
+def run_jobs(
+    todo: Sequence[_Job],
+    work: Callable[[_Job], _Outcome],
+    store: Keeper[_Outcome],
+    client: Any,
+    *,
+    local: bool = True,
+    patience: float = PATIENCE,
+    hopeless: int = _HOPELESS,
+    seconds: float = math.inf,
+    done: Callable[[_Job, _Outcome | Failure], None] = lambda job, outcome: None,
+) -> list[Failure]:
+    """Do any work on the workers of a Dask client, keep what it gives, and return the failures.
+
+    The parameters are those of `run`, and `work` does a job. After `hopeless` failures in a row the
+    other jobs are not tried. When the `seconds` are over, no other job is waited for.
+    """
     store.check()  # before anything is computed that could not be kept
-    crew = _Crew(client, niceness=_NICENESS if local else None, patience=patience)
+    crew = _Crew(client, work, niceness=_NICENESS if local else None, patience=patience)
+    deadline = time.monotonic() + seconds
     failures: list[Failure] = []
     in_a_row = 0
-    for trial, outcome in _outcomes(todo, crew):
-        if isinstance(outcome, Record):
-            store.append(outcome)
-            in_a_row = 0
-        else:
+    for job, outcome in _outcomes(todo, crew, deadline):
+        if isinstance(outcome, Failure):
             failures.append(outcome)
             in_a_row += 1
-        done(trial, outcome)
-        if in_a_row == _HOPELESS:
+        else:
+            store.append(outcome)
+            in_a_row = 0
+        done(job, outcome)
+        if in_a_row == hopeless:
             raise ClusterError(
                 f"{in_a_row} trials failed one after the other; the others are not tried."
             )
     return failures
 
 
-def _outcomes(todo: Sequence[Trial], crew: _Crew) -> Iterator[tuple[Trial, Record | Failure]]:
-    """Yield each trial with its outcome, in the order in which they end."""
+def _outcomes(todo: Sequence[Any], crew: _Crew, deadline: float) -> Iterator[tuple[Any, Any]]:
+    """Yield each job with its outcome, in the order in which they end."""
     waiting = deque(todo)
-    under_way: dict[Any, Trial] = {}
+    under_way: dict[Any, Any] = {}
     try:
-        while waiting or under_way:
+        while (waiting or under_way) and time.monotonic() < deadline:
             # Twice as many as there are threads, so that no worker waits for its next trial. Not
             # all of them, since workers come and go.
             while waiting and len(under_way) < 2 * crew.threads():
-                trial = waiting.popleft()
-                under_way[crew.start(trial)] = trial
+                job = waiting.popleft()
+                under_way[crew.start(job)] = job
             ended = [future for future in under_way if future.done()]
             for future in ended:
-                trial = under_way.pop(future)
-                yield trial, crew.outcome(trial, future)
+                job = under_way.pop(future)
+                yield job, crew.outcome(job, future)
             if not ended:
                 crew.threads()  # raises an error if nobody has been there for long
                 time.sleep(_POLL)
@@ -145,8 +181,11 @@ def _outcomes(todo: Sequence[Trial], crew: _Crew) -> Iterator[tuple[Trial, Recor
 class _Crew:
     """The workers that a client of a Dask scheduler knows; they come and go."""
 
-    def __init__(self, client: Any, *, niceness: int | None, patience: float) -> None:
+    def __init__(
+        self, client: Any, work: Callable[[Any], Any], *, niceness: int | None, patience: float
+    ) -> None:
         self.client = client
+        self.work = work
         self.niceness = niceness
         self.patience = patience
         self._threads = 0
@@ -175,20 +214,19 @@ class _Crew:
             raise ClusterError(f"the scheduler has had no worker for {self.patience:g} s; {_KEPT}")
         return self._threads
 
-    def start(self, trial: Trial) -> Any:
+    def start(self, trial: Any) -> Any:
         """Submit a trial and return the future of its record."""
         self._check()
-        return self.client.submit(_on_worker, trial, self.niceness, pure=False)
+        return self.client.submit(_on_worker, self.work, trial, self.niceness, pure=False)
 
-    def outcome(self, trial: Trial, future: Any) -> Record | Failure:
+    def outcome(self, trial: Any, future: Any) -> Any:
         """Return what a trial that has ended gave; raise an `InputError`, as every trial would."""
         import distributed
 
         if future.status == "cancelled":
             raise ClusterError(f"the scheduler is gone; {_KEPT}")
         try:
-            record: Record = future.result(timeout=self.patience)
-            return record
+            return future.result(timeout=self.patience)
         except InputError:
             raise
         except distributed.KilledWorker as error:
@@ -207,12 +245,12 @@ class _Crew:
             raise ClusterError(f"the scheduler is gone; {_KEPT}")
 
 
-def _on_worker(trial: Trial, niceness: int | None) -> Record:
+def _on_worker(work: Callable[[Any], Any], trial: Any, niceness: int | None) -> Any:
     if niceness is not None and hasattr(os, "setpriority"):
         # Never lower than it is: only root may do that.
         current = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, 0, max(niceness, current))
-    return trials.run(trial)
+    return work(trial)
 
 
 @contextmanager

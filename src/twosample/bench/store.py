@@ -12,15 +12,17 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError, InputWarning
 
 # How every line begins. By it a whole line is recognised that follows a broken one without a break.
 _BEGIN = '{"experiment": '
+
+_Kept = TypeVar("_Kept")
 
 
 class Key(NamedTuple):
@@ -129,27 +131,11 @@ class Store:
 
     def check(self) -> None:
         """Raise an error if nothing can be kept here, before anything is computed."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # By trying it: permissions do not tell of a full disk, or of one that is read-only.
-            with tempfile.TemporaryFile(dir=self.folder):
-                pass
-        except OSError as error:
-            raise InputError(
-                f"results cannot be written to {self.folder} ({error.strerror}); choose another "
-                "folder with --results."
-            ) from error
+        check_folder(self.folder)
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it is on the disk."""
-        path = self.path(record.experiment)
-        try:
-            _append(path, record.line().encode())
-        except OSError as error:
-            raise InputError(
-                f"{path} cannot be written ({error.strerror or error}); make room, and run the "
-                "same command again: what was finished before is kept."
-            ) from error
+        append_line(self.path(record.experiment), record.line())
 
     def records(self, *experiments: str) -> list[Record]:
         """Return the trials of some experiments, each once.
@@ -158,35 +144,66 @@ class Store:
         """
         by_key: dict[Key, Record] = {}
         for experiment in experiments:
-            for record in self._read(self.path(experiment)):
+            for record in read_lines(self.path(experiment), Record.of_line, _BEGIN):
                 known = by_key.get(record.key)
                 if known is None or record.tests > known.tests:
                     by_key[record.key] = record
         return list(by_key.values())
 
-    def _read(self, path: Path) -> list[Record]:
-        if not path.exists():
-            return []
-        lines = path.read_text("utf-8", errors="replace").split("\n")
-        records: list[Record] = []
-        broken: list[int] = []
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            try:
-                records.append(Record.of_line(line))
-            except ValueError:
-                if number < len(lines):  # another process may still be writing the last one
-                    broken.append(number)
-                records += _glued(line)
-        if broken:
-            numbers = ", ".join(map(str, broken))
-            warnings.warn(
-                f"{path}: line {numbers} is not a whole record and is left out.",
-                InputWarning,
-                stacklevel=3,
-            )
-        return records
+
+def check_folder(folder: Path) -> None:
+    """Raise an error if nothing can be kept in a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # By trying it: permissions do not tell of a full disk, or of one that is read-only.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"results cannot be written to {folder} ({error.strerror}); choose another "
+            "folder with --results."
+        ) from error
+
+
+def read_lines(path: Path, of_line: Callable[[str], _Kept], begin: str) -> list[_Kept]:
+    """Return what the lines of a file say; none if there is no file.
+
+    `of_line` raises a ValueError for a line that is not whole. Every whole line starts as `begin`
+    does.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_text("utf-8", errors="replace").split("\n")
+    records: list[_Kept] = []
+    broken: list[int] = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            records.append(of_line(line))
+        except ValueError:
+            if number < len(lines):  # another process may still be writing the last one
+                broken.append(number)
+            records += _glued(line, of_line, begin)
+    if broken:
+        numbers = ", ".join(map(str, broken))
+        warnings.warn(
+            f"{path}: line {numbers} is not a whole record and is left out.",
+            InputWarning,
+            stacklevel=3,
+        )
+    return records
+
+
+def append_line(path: Path, line: str) -> None:
+    """Write a line to the end of a file; when this returns, it is on the disk."""
+    try:
+        _append(path, line.encode())
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}); make room, and run the "
+            "same command again: what was finished before is kept."
+        ) from error
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -205,12 +222,12 @@ def _append(path: Path, line: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _glued(line: str) -> Iterable[Record]:
+def _glued(line: str, of_line: Callable[[str], _Kept], begin: str) -> list[_Kept]:
     """Return the record that follows a broken one on the same line, if there is one."""
-    start = line.rfind(_BEGIN)
+    start = line.rfind(begin)
     if start > 0:
         try:
-            return [Record.of_line(line[start:])]
+            return [of_line(line[start:])]
         except ValueError:
             pass
     return []

@@ -97,8 +97,8 @@ def _rare_level(people: People, rng: np.random.Generator) -> None:
 
 
 def _older(people: People, rng: np.random.Generator) -> None:
-    """Everybody is four years older: a quarter of the spread."""
-    people["age"] = people["age"] + 4
+    """Everybody is three years older: a fifth of the spread."""
+    people["age"] = people["age"] + 3
 
 
 def _boolean(people: People, rng: np.random.Generator) -> None:
@@ -114,7 +114,7 @@ def _independent(people: People, rng: np.random.Generator) -> None:
 def _depends_otherwise(people: People, rng: np.random.Generator) -> None:
     """Who works long sits in the office; the shares of occupations and all hours stay."""
     rank = np.argsort(np.argsort(people["hours"] + rng.random(len(people["hours"]))))
-    preference = rank / len(rank) + 0.9 * rng.standard_normal(len(rank))
+    preference = rank / len(rank) + 0.4 * rng.standard_normal(len(rank))
     by_preference = np.argsort(preference)
     order = {name: place for place, name in enumerate(reversed(_OCCUPATIONS.tolist()))}
     places = np.array([order[name] for name in people["occupation"]])
@@ -124,14 +124,14 @@ def _depends_otherwise(people: People, rng: np.random.Generator) -> None:
 
 
 def _sentinel(people: People, rng: np.random.Generator) -> None:
-    """2 % of the ages are 99, which means that nobody asked."""
+    """2 % of the ages are 999, which means that nobody asked."""
     unasked = rng.random(len(people["age"])) < 0.02
-    people["age"] = np.where(unasked, 99.0, people["age"])
+    people["age"] = np.where(unasked, 999.0, people["age"])
 
 
 def _heaped(people: People, rng: np.random.Generator) -> None:
     """Some incomes are told in thousands."""
-    told = rng.random(len(people["age"])) < 0.5
+    told = rng.random(len(people["age"])) < 0.3
     people["income"] = np.where(told, np.round(people["income"], -4), people["income"])
 
 
@@ -167,10 +167,10 @@ SCENARIOS = (
     _scenario("missing", "3 % more values missing", (1500, 1500), _nothing, {"hours": 0.07}),
     _scenario("mean", "mean of a number", (500, 450), _older),
     _scenario("boolean", "a boolean's share: 92 % to 86 %", (600, 600), _boolean),
-    _scenario("independent", "a dependence of numbers is gone", (200, 200), _independent),
-    _scenario("depends", "a category goes with a number", (500, 500), _depends_otherwise),
-    _scenario("sentinel", "2 % of a number are 99", (600, 600), _sentinel),
-    _scenario("heaped", "a number is rounded in half of the rows", (500, 500), _heaped),
+    _scenario("independent", "a dependence of numbers is gone", (450, 450), _independent),
+    _scenario("depends", "a category goes with a number", (700, 700), _depends_otherwise),
+    _scenario("sentinel", "2 % of a number are 999", (300, 300), _sentinel),
+    _scenario("heaped", "a number is rounded in 30 % of the rows", (500, 500), _heaped),
 )
 
 NULLS = ("census-share", "census-mean")

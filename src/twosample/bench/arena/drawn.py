@@ -185,7 +185,7 @@ def perturbed(dimension: int, bumps: int, rows: int) -> Scenario:
 
 
 def _poisson_rate(rng: np.random.Generator, rows: int, changed: bool) -> Array:
-    rates = np.array([2.3 if changed else 2.0, 1.0, 5.0])
+    rates = np.array([2.4 if changed else 2.0, 1.0, 5.0])
     return rng.poisson(rates, size=(rows, 3)).astype(np.float64)
 
 
@@ -202,7 +202,7 @@ def _exclusive_or(rng: np.random.Generator, rows: int, changed: bool) -> Array:
     """Eight coins; in Y the third tends to tell whether the first two differ."""
     coins = rng.integers(0, 2, size=(rows, 8))
     if changed:
-        told = rng.random(rows) < 0.35
+        told = rng.random(rows) < 0.45
         coins[:, 2] = np.where(told, coins[:, 0] ^ coins[:, 1], coins[:, 2])
     return coins.astype(np.float64)
 
@@ -239,7 +239,7 @@ def _lognormal(rng: np.random.Generator, rows: int, changed: bool) -> Array:
 def _lognormal_dependence(rng: np.random.Generator, rows: int, changed: bool) -> Array:
     logarithms = rng.standard_normal((rows, 5))
     if changed:
-        logarithms = correlation(0.3)(logarithms, rng)
+        logarithms = correlation(0.5)(logarithms, rng)
     return np.exp(1.5 * logarithms)
 
 
@@ -269,30 +269,30 @@ _SIZES = "small, unequal, wide"
 
 SCENARIOS = (
     perturbed(1, 2, 250),
-    perturbed(1, 3, 400),
-    perturbed(1, 4, 700),
-    perturbed(2, 1, 400),
+    perturbed(1, 3, 600),
+    perturbed(1, 4, 1400),
+    perturbed(2, 1, 180),
     perturbed(2, 2, 1500),
-    _normal("mean-1-of-5", _SHIFTS, "mean of 1 of 5 columns", 250, 5, mean(0.3, 1)),
+    _normal("mean-1-of-5", _SHIFTS, "mean of 1 of 5 columns", 250, 5, mean(0.33, 1)),
     _normal("mean-1-of-50", _SHIFTS, "mean of 1 of 50 columns", 500, 50, mean(0.27, 1)),
-    _normal("mean-all-10", _SHIFTS, "mean of all of 10 columns", 200, 10, mean(0.13, 10)),
+    _normal("mean-all-10", _SHIFTS, "mean of all of 10 columns", 200, 10, mean(0.14, 10)),
     _normal("spread-1-of-5", _SHIFTS, "spread of 1 of 5 columns", 300, 5, spread(1.3, 1)),
     _normal("spread-1-of-50", _SHIFTS, "spread of 1 of 50 columns", 500, 50, spread(1.27, 1)),
-    _normal("spread-all-10", _SHIFTS, "spread of all of 10 columns", 300, 10, spread(1.1, 10)),
-    _normal("tail-1-of-5", _SHIFTS, "tail of 1 of 5 columns", 800, 5, tail(3, 1)),
-    _normal("tail-1-of-50", _SHIFTS, "tail of 1 of 50 columns", 1500, 50, tail(3, 1)),
-    _normal("tail-all-10", _SHIFTS, "tail of all of 10 columns", 500, 10, tail(5, 10)),
-    _of_columns("two-modes", _SHIFTS, "two modes in 1 of 3 columns", 200, _mixture),
-    _normal("correlation-1-of-45", _DEPENDENCE, "1 of 45 correlations", 400, 10, correlation(0.3)),
-    _normal("correlation-all-45", _DEPENDENCE, "all 45 correlations", 400, 10, common_factor(0.08)),
-    _normal("circle-5", _DEPENDENCE, "2 of 5 columns, uncorrelated", 300, 5, circle(0.35)),
+    _normal("spread-all-10", _SHIFTS, "spread of all of 10 columns", 300, 10, spread(1.08, 10)),
+    _normal("tail-1-of-5", _SHIFTS, "tail of 1 of 5 columns", 250, 5, tail(3, 1)),
+    _normal("tail-1-of-50", _SHIFTS, "tail of 1 of 50 columns", 500, 50, tail(3, 1)),
+    _normal("tail-all-10", _SHIFTS, "tail of all of 10 columns", 250, 10, tail(5, 10)),
+    _of_columns("two-modes", _SHIFTS, "two modes in 1 of 3 columns", 500, _mixture),
+    _normal("correlation-1-of-45", _DEPENDENCE, "1 of 45 correlations", 400, 10, correlation(0.4)),
+    _normal("correlation-all-45", _DEPENDENCE, "all 45 correlations", 400, 10, common_factor(0.1)),
+    _normal("circle-5", _DEPENDENCE, "2 of 5 columns, uncorrelated", 300, 5, circle(0.5)),
     _normal("parity-3-of-5", _PARITY, "product of 3 of 5 columns", 2000, 5, parity(3, 0.9)),
     _normal("parity-3-of-5-small", _PARITY, "product of 3 of 5 columns", 300, 5, parity(3, 0.9)),
     _normal("parity-3-of-10", _PARITY, "product of 3 of 10 columns", 2000, 10, parity(3, 0.9)),
     _normal("parity-3-of-20", _PARITY, "product of 3 of 20 columns", 2000, 20, parity(3, 0.9)),
     _normal("parity-4-of-10", _PARITY, "product of 4 of 10 columns", 2000, 10, parity(4, 0.95)),
-    _normal("contamination-2", _RARE, "2 % of rows elsewhere", 800, 5, contamination(0.02, 3.5)),
-    _normal("contamination-5", _RARE, "5 % of rows elsewhere", 300, 5, contamination(0.05, 2.5)),
+    _normal("contamination-2", _RARE, "2 % of rows elsewhere", 800, 5, contamination(0.02, 5.0)),
+    _normal("contamination-5", _RARE, "5 % of rows elsewhere", 300, 5, contamination(0.05, 3.8)),
     _of_columns("poisson-rate", _ODD, "rate of 1 of 3 counts", 350, _poisson_rate),
     _of_columns("poisson-spread", _ODD, "1 of 3 counts varies more", 500, _poisson_dispersion),
     _of_columns("coins", _ODD, "the third of 8 coins follows two others", 400, _exclusive_or),
@@ -307,12 +307,12 @@ SCENARIOS = (
     _normal("small-mean", _SIZES, "mean of 1 of 3 columns", 30, 3, mean(0.9, 1)),
     _normal("small-spread", _SIZES, "spread of all of 3 columns", 30, 3, spread(1.6, 3)),
     _normal("unequal-mean", _SIZES, "mean of 1 of 5 columns", (100, 5000), 5, mean(0.35, 1)),
-    _normal("unequal-pair", _SIZES, "1 of 10 correlations", (100, 5000), 5, correlation(0.4)),
+    _normal("unequal-pair", _SIZES, "1 of 10 correlations", (100, 5000), 5, correlation(0.5)),
     _normal("unequal-spread", _SIZES, "spread of 1 of 5 columns", (100, 5000), 5, spread(1.4, 1)),
     _normal("wide-mean", _SIZES, "mean of all of 500 columns", 100, 500, mean(0.07, 500)),
-    _normal("wide-few", _SIZES, "mean of 5 of 500 columns", 100, 500, mean(0.6, 5)),
+    _normal("wide-few", _SIZES, "mean of 5 of 500 columns", 100, 500, mean(0.52, 5)),
     _normal(
-        "wide-factor", _SIZES, "all correlations of 500 columns", 100, 500, common_factor(0.01)
+        "wide-factor", _SIZES, "all correlations of 500 columns", 100, 500, common_factor(0.04)
     ),
 )
 

@@ -1,0 +1,189 @@
+"""What the arena has shown: the leaderboard, the powers, the levels, and the page of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._saving.saving import replace, writable
+from ...errors import InputError
+from .. import figures
+from ..tables import binomial_limits
+from . import picture
+from .contestants import contestants
+from .scenario import Scenario
+from .scenarios import SCENARIOS
+from .store import Cell, Results
+
+ALPHA = 0.05
+"""The level of all tests."""
+
+CLOSE = 0.05
+"""So far behind the best is as good as the best."""
+
+FAR = 0.15
+"""Farther behind the best is a weakness."""
+
+_ROUNDING = 1e-6  # p-values are kept with six digits
+
+
+class Score(NamedTuple):
+    """How often a contestant rejected in a scenario, and what a test took."""
+
+    rejections: int
+    tests: int
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """The share of tests that rejected: the power, or without a difference the level."""
+        return self.rejections / self.tests
+
+
+Scores = dict[str, dict[str, Score]]
+"""Scenario -> contestant -> score."""
+
+
+def scores(tests: Mapping[Cell, Results]) -> Scores:
+    """Count the rejections of every cell, scenarios and contestants in their order."""
+    table: Scores = {}
+    for scenario in SCENARIOS:
+        row = {}
+        for contestant in contestants():
+            known = tests.get(Cell(scenario, contestant))
+            if known is not None:
+                pvalues = known.pvalues.values()
+                rejections = sum(pvalue <= ALPHA + _ROUNDING for pvalue in pvalues)
+                row[contestant] = Score(rejections, len(pvalues), known.cpu_seconds)
+        if row:
+            table[scenario] = row
+    return table
+
+
+def behind(table: Scores) -> dict[str, dict[str, float]]:
+    """By how much each contestant's power is below the best of a scenario: contestant -> these."""
+    gaps: dict[str, dict[str, float]] = {}
+    for scenario, row in table.items():
+        if not SCENARIOS[scenario].different:
+            continue
+        best = max(score.rate for score in row.values())
+        for contestant, score in row.items():
+            gaps.setdefault(contestant, {})[scenario] = best - score.rate
+    # The one that is least behind on average comes first.
+    return dict(sorted(gaps.items(), key=lambda entry: float(np.mean(list(entry[1].values())))))
+
+
+# Tables
+
+
+def leaderboard(table: Scores) -> list[str]:
+    """A line for each contestant: how far it is behind, its level, its time."""
+    lines = [
+        "| test | scenarios | mean power | mean behind the best | most behind | within 0.05 | "
+        "level | exact 95 % limits | null tests | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for contestant, gaps in behind(table).items():
+        own = {name: row[contestant] for name, row in table.items() if contestant in row}
+        powers = [score.rate for name, score in own.items() if SCENARIOS[name].different]
+        close = sum(gap <= CLOSE + 1e-9 for gap in gaps.values())
+        worst = max(gaps, key=lambda name: gaps[name])
+        seconds = np.median([score.cpu_seconds for score in own.values()])
+        cells = [
+            contestant,
+            str(len(gaps)),
+            f"{np.mean(powers):.2f}",
+            f"{np.mean(list(gaps.values())):.2f}",
+            f"{gaps[worst]:.2f} ({worst})",
+            f"{100 * close / len(gaps):.0f} %",
+            *_level([score for name, score in own.items() if not SCENARIOS[name].different]),
+            f"{seconds:.2f}",
+        ]
+        lines.append(_line(cells))
+    return lines
+
+
+def _level(nulls: Sequence[Score]) -> list[str]:
+    """The level over all scenarios without a difference, its limits, and the number of tests."""
+    tests = sum(score.tests for score in nulls)
+    if not tests:
+        return ["", "", "0"]
+    rejections = sum(score.rejections for score in nulls)
+    low, high = binomial_limits(rejections, tests, 0.95)
+    return [f"{rejections / tests:.3f}", f"{low:.3f} to {high:.3f}", str(tests)]
+
+
+def group_table(table: Scores, rows: Sequence[Scenario]) -> list[str]:
+    """Powers of all contestants in some scenarios, with the numbers of tests; the best is bold."""
+    names = [name for name in contestants() if any(name in table[row.name] for row in rows)]
+    lines = [_line(["scenario", "rows", "what differs", *names]), _line(["---"] * (len(names) + 3))]
+    for scenario in rows:
+        row = table[scenario.name]
+        best = max(score.rate for score in row.values())
+        cells = [_cell(row.get(name), best if scenario.different else None) for name in names]
+        n, m = scenario.sizes
+        lines.append(_line([scenario.name, f"{n} + {m}", scenario.about, *cells]))
+    return lines
+
+
+def _cell(score: Score | None, best: float | None) -> str:
+    if score is None:
+        return ""
+    rate = f"{score.rate:.2f}"
+    if best is not None and score.rate == best > 0:
+        rate = f"**{rate}**"
+    return f"{rate} ({score.tests})"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(table: Scores, image: str | None = None) -> str:
+    """The page, as markdown; `image` is where the picture is, seen from the page."""
+    if not table:
+        raise InputError("the arena has no results yet; run 'twosample bench arena' first.")
+    lines = ["# The arena", "", _INTRODUCTION, "", "## The leaderboard", "", *leaderboard(table)]
+    if image is not None:
+        alternative = "For every test a row of dots: how far its power is below the best"
+        lines += ["", f"![{alternative}]({image})", "", _PICTURE]
+    lines += ["", "## Power in every scenario", "", _CELLS]
+    shown = [SCENARIOS[name] for name in table]
+    for group in dict.fromkeys(scenario.group for scenario in shown):
+        rows = [each for each in shown if each.group == group and each.different]
+        if rows:
+            lines += ["", f"### {group[0].upper()}{group[1:]}", "", *group_table(table, rows)]
+    nulls = [scenario for scenario in shown if not scenario.different]
+    if nulls:
+        lines += ["", "## Rejections without a difference", "", _NULLS, ""]
+        lines += group_table(table, nulls)
+    return "\n".join(lines) + "\n"
+
+
+_INTRODUCTION = """\
+Every test gets the same rows: one that splits them to learn splits what all others get whole. The
+numbers are shares of tests with p at most 0.05, on samples that are drawn anew for every test and
+are the same for all contestants. `twosample bench arena` runs what is missing, and
+`twosample bench arena --write docs` writes this page: nothing in it is written by hand.
+
+The best of many contestants is partly lucky: with 100 tests the standard error of a power of one
+half is 0.05, so a contestant that is as good as the best is some way behind it by chance."""
+_PICTURE = f"""\
+A dot is a scenario: by how much the power of the test is below that of the best in it. The lines
+are at {CLOSE} and {FAR}. The bar is the mean."""
+_CELLS = "In brackets: how many tests there were. Bold: the best of the scenario."
+_NULLS = "Both samples come from the same distribution, so that 5 % are to be rejected at most."
+
+
+def write(folder: Path, table: Scores) -> list[Path]:
+    """Write the page and its picture into a folder such as docs."""
+    text = page(table, "images/arena.png")
+    image = folder / "images" / "arena.png"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    figures.save(picture.draw(behind(table), (CLOSE, FAR)), image)
+    target = folder / "arena.md"
+    replace(writable(target), text.encode())
+    return [target, image]
