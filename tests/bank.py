@@ -23,6 +23,7 @@ from twosample._kernels import (
     Kernel,
     Laplace,
     Linear,
+    ManhattanLaplace,
     OnFeatures,
     Radial,
     WeightedSum,
@@ -109,6 +110,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "gaussian": lambda: Gaussian(1.3),
     "inverse multiquadric": lambda: InverseMultiquadric(0.9),
     "laplace": lambda: Laplace(1.6),
+    "manhattan laplace": lambda: ManhattanLaplace(2.6),
     "ard": lambda: ARDGaussian(widths=[0.5, 1.5, 3.0]),
     "linear": Linear,
     "gaussian on features": lambda: OnFeatures(network(), Gaussian(0.4)),
@@ -160,6 +162,9 @@ def dense(kernel: Kernel, z: Tensor) -> Tensor:
     difference."""
     if isinstance(kernel, Radial):
         flat = z.flatten(1)
+        if isinstance(kernel, ManhattanLaplace):
+            distances = (flat[:, None] - flat[None]).abs().sum(2)
+            return torch.exp(-distances / torch.exp(kernel.log_bandwidth))
         squares = (flat[:, None] - flat[None]).square().sum(2) / torch.exp(
             kernel.log_bandwidth
         ) ** 2

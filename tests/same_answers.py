@@ -161,6 +161,8 @@ TESTS: dict[str, tuple[Callable[[], twosample.TwoSampleTest], tuple[int, int]]] 
     "method mmd-o": (lambda: twosample.mmd_o(permutations=199, steps=12), UNEQUAL),
     "method mmd-mkl": (lambda: twosample.mmd_mkl(permutations=199), UNEQUAL),
     "method mmd-median": (lambda: twosample.mmd_median(permutations=199), UNEQUAL),
+    "method mmd-fuse": (lambda: twosample.mmd_fuse(permutations=199), UNEQUAL),
+    "method mmd-agg": (lambda: twosample.mmd_agg(permutations=199), UNEQUAL),
     "method mmd-block": (lambda: twosample.mmd_block(permutations=199, steps=8), UNEQUAL),
     "method mmd-compressed": (lambda: twosample.mmd_compressed(permutations=199, steps=8), UNEQUAL),
     "method me": (lambda: twosample.me(3, permutations=199, steps=8), UNEQUAL),

@@ -39,6 +39,7 @@ from twosample import (
     Asymptotic,
     ConvNet,
     DeepKernel,
+    Fused,
     Gaussian,
     HotellingT2,
     InputError,
@@ -46,6 +47,7 @@ from twosample import (
     Laplace,
     Learning,
     Linear,
+    ManhattanLaplace,
     MeanEmbedding,
     Noncentrality,
     OnFeatures,
@@ -53,8 +55,11 @@ from twosample import (
     Permutation,
     PowerCriterion,
     ResidualMLP,
+    Several,
+    SmallestRank,
     SmoothCharacteristic,
     SpectralLimit,
+    Surprise,
     TwoSampleError,
     TwoSampleTest,
     WeightedSum,
@@ -63,15 +68,19 @@ from twosample import _calibration as calibration
 from twosample import _featurizers as featurizers
 from twosample import _kernels as kernels
 from twosample import _objectives as objectives
+from twosample import _several as several
 from twosample._cli import main as cli
 from twosample._methods import ABLATIONS
 from twosample._saving import forms, saving
+from twosample._statistics import fused
 from twosample._statistics import mmd as statistics
 
 ROOT = Path(__file__).parents[1]
 QUICK = {
     "mmd-median": {},
     "mmd-mkl": {},
+    "mmd-fuse": {"bandwidths": 3},
+    "mmd-agg": {"bandwidths": 3},
     "me": {"locations": 2, "steps": 3, "restarts": 1},
     "scf": {"frequencies": 2, "steps": 3, "restarts": 1},
 }
@@ -209,6 +218,16 @@ OTHERS = {
             schedule="constant",
         ),
     ),
+    "fused": TwoSampleTest(
+        Several([Gaussian(), OnFeatures(nn.Linear(3, 2), Laplace()), Linear()]),
+        statistic=Fused(MMD("biased"), Surprise()),
+        calibration=PairSwap(19),
+    ),
+    "fused with weights": TwoSampleTest(
+        Several([Gaussian(0.5), Gaussian(), ManhattanLaplace()], "agg"),
+        statistic=Fused(MMD(), SmallestRank((1.0, 2.0, 0.5))),
+        calibration=Permutation(19),
+    ),
     "spectral": with_kernel(Gaussian(), learning=None, calibration=SpectralLimit(49, points=30)),
     "paired, by a law": with_kernel(
         MeanEmbedding(2),
@@ -305,13 +324,17 @@ def test_every_layer_with_a_form_is_tried():
     assert used == {*forms.LAYERS, nn.Sequential}
 
 
+PARTS = (kernels, several, featurizers, objectives, statistics, fused, calibration)
+
+
 def test_every_part_of_the_library_has_a_form():
     made = {
         thing
-        for module in (kernels, featurizers, objectives, statistics, calibration)
+        for module in PARTS
         for _, thing in inspect.getmembers(module, inspect.isclass)
         if thing.__module__ == module.__name__ and not inspect.isabstract(thing)
     }
+    made = {thing for thing in made if not thing.__name__.startswith("_")}
     modules = {thing for thing in made if issubclass(thing, nn.Module)}
     assert modules - {featurizers.SklearnClassifier} == set(forms.MODULES)
     parts = {

@@ -26,10 +26,12 @@ from twosample import (
     ConvNet,
     CrossEntropy,
     DeepKernel,
+    Fused,
     Gaussian,
     HotellingT2,
     Kernel,
     Linear,
+    ManhattanLaplace,
     MeanDiscrepancy,
     MeanEmbedding,
     Noncentrality,
@@ -39,9 +41,13 @@ from twosample import (
     PowerCriterion,
     Probability,
     ResidualMLP,
+    Several,
     Sign,
     SklearnClassifier,
+    SmallestRank,
     SmoothCharacteristic,
+    SoftMaximum,
+    Surprise,
     TwoSampleTest,
     testing,
 )
@@ -139,6 +145,10 @@ def locations() -> nn.Module:
     return MeanEmbedding(2)
 
 
+def three_kernels() -> nn.Module:
+    return Several([Gaussian(), OnFeatures(SumOfColumns(), Gaussian()), ManhattanLaplace()])
+
+
 STATISTICS: list[tuple[Statistic, Callable[[], nn.Module]]] = [
     (MMD("unbiased"), Gaussian),
     (MMD("biased"), Gaussian),
@@ -148,6 +158,10 @@ STATISTICS: list[tuple[Statistic, Callable[[], nn.Module]]] = [
     (MMD("paired"), Gaussian),
     (MMD("block", block_size=6), Gaussian),
     (MMD("compressed", landmarks=len(X) + len(Y)), Gaussian),
+    (Fused(MMD("unbiased"), SmallestRank((1.0, 2.0, 1.0))), three_kernels),
+    (Fused(MMD("unbiased"), SoftMaximum()), three_kernels),
+    (Fused(MMD("biased"), Surprise()), three_kernels),
+    (Fused(MMD("block", block_size=6)), three_kernels),
     (HotellingT2(), locations),
     (HotellingT2(paired=True), locations),
 ]

@@ -36,6 +36,8 @@ QUICK = {
     "mmd-o": {"steps": 10},
     "mmd-median": {},
     "mmd-mkl": {},
+    "mmd-fuse": {"bandwidths": 3},
+    "mmd-agg": {"bandwidths": 3},
     "mmd-block": {"steps": 10},
     "mmd-compressed": {"steps": 10},
     "me": {"locations": 2, "steps": 20, "restarts": 1},

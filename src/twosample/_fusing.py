@@ -43,14 +43,14 @@ def snapped(values: Tensor, resolution: Tensor) -> Tensor:
 
 
 def smallest_rank(values: Tensor, weights: Tensor) -> Tensor:
-    """(B + 1,) the smallest p-value over rows, divided by the row's weight, with a minus sign.
+    """(B + 1,) minus the logarithm of the smallest p-value over rows, each over its row's weight.
 
     The p-value of labelling b in row r is the share of labellings that reach its value,
 
         p_rb = #{b' : v_rb' >= v_rb} / (B + 1),
 
     so that ties count against it. [Schrab2023] rejects where p_rb <= u w_r in any row, with the u
-    that gives the test its level; -min_r p_rb / w_r orders the labellings in the same way.
+    that gives the test its level; -log min_r p_rb / w_r orders the labellings in the same way.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def smallest_rank(values: Tensor, weights: Tensor) -> Tensor:
     below = torch.searchsorted(in_order, values.contiguous())  # (R, B + 1) how many are smaller
     labellings = values.shape[1]
     shares = (labellings - below).double() / labellings
-    return -(shares / weights[:, None]).amin(0)
+    return -(shares / weights[:, None]).amin(0).log()
 
 
 def soft_maximum(values: Tensor, sharpness: float) -> Tensor:

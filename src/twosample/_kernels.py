@@ -34,7 +34,18 @@ _START_POINTS = 1000
 _DIAGONAL_ROWS = 32
 
 
-class Kernel(nn.Module, ABC):
+class Embedding(nn.Module, ABC):
+    """What a statistic compares points by: one kernel, or several.
+
+    Called with (n, ...) and (m, ...) points, it gives a value for each pair of them.
+    """
+
+    @abstractmethod
+    def embed(self, points: Tensor) -> Embedded:
+        """(N, ...) points -> tensors with one row a point. Differentiable."""
+
+
+class Kernel(Embedding):
     """A symmetric positive semidefinite function of two points.
 
     To add one, write `tile`; override `embed` if points pass through something first, `pairs` where
@@ -50,6 +61,11 @@ class Kernel(nn.Module, ABC):
     def parts(self) -> int:
         """How many tensors `embed` returns."""
         return 1
+
+    @property
+    def sees_points(self) -> bool:
+        """Whether `embed` gives the points as they are, one row each, and nothing else."""
+        return type(self).embed in (Kernel.embed, Radial.embed)
 
     def centred(self, z: Embedded) -> Embedded:
         """Embedded points moved to where `tile` is most precise.
@@ -168,7 +184,7 @@ class Kernel(nn.Module, ABC):
 
 
 class Radial(Kernel):
-    """A kernel of the Euclidean distance in units of a bandwidth sigma, learned in log space.
+    """A kernel of the distance in units of a bandwidth sigma, learned in log space.
 
     Parameters
     ----------
@@ -177,6 +193,9 @@ class Radial(Kernel):
     factor
         That multiple. Kernels of several factors can stand in one sum.
     """
+
+    norm: ClassVar[float] = 2.0
+    """Which distance: 2 for the Euclidean one, 1 for the sum of absolute differences."""
 
     def __init__(self, bandwidth: float | None = None, *, factor: float = 1.0) -> None:
         super().__init__()
@@ -203,7 +222,8 @@ class Radial(Kernel):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         if self.bandwidth is None:
-            self.set_bandwidth(self.factor * median_bandwidth(points, generator))
+            median = median_bandwidth(points, generator, norm=self.norm)
+            self.set_bandwidth(self.factor * median)
 
     def open_bandwidth(self) -> OpenBandwidth | None:
         return (self, 0) if self.bandwidth is None else None
@@ -217,7 +237,8 @@ class Radial(Kernel):
         # Asked once: at every step of a training, a device would have to be waited for.
         self._settled = self._settled or self.bandwidth is not None
         if not self._settled:
-            self.set_bandwidth(self.factor * median_bandwidth(points.detach()))
+            median = median_bandwidth(points.detach(), norm=self.norm)
+            self.set_bandwidth(self.factor * median)
         return (points.flatten(1),)
 
     def centred(self, z: Embedded) -> Embedded:
@@ -398,13 +419,13 @@ class Laplace(Radial):
     def tile(self, a: Embedded, b: Embedded) -> Tensor:
         (u,) = a
         (v,) = b
-        distances = torch.cdist(u, v, compute_mode="donot_use_mm_for_euclid_dist")
+        distances = torch.cdist(u, v, p=self.norm, compute_mode="donot_use_mm_for_euclid_dist")
         return self._value(distances)
 
     def pairs(self, a: Embedded, b: Embedded) -> Tensor:
         (u,) = a
         (v,) = b
-        distances = torch.linalg.vector_norm(u - v, dim=1)
+        distances = torch.linalg.vector_norm(u - v, ord=self.norm, dim=1)
         return self._value(distances)
 
     def _value(self, distances: Tensor) -> Tensor:
@@ -412,6 +433,25 @@ class Laplace(Radial):
         exponent = distances * rate
         exponent.clamp_(min=Gaussian.least)  # no denormals, as in a Gaussian
         return exponent.exp_()
+
+
+class ManhattanLaplace(Laplace):
+    """exp(-sum_c |x_c - y_c| / sigma): a product of one Laplace kernel for each column.
+
+    Parameters
+    ----------
+    bandwidth, factor
+        sigma, as in `Gaussian`; the median is that of these distances.
+
+    Examples
+    --------
+    >>> import torch, twosample
+    >>> kernel = twosample.ManhattanLaplace(bandwidth=7.0)
+    >>> kernel(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()  # exp(-1)
+    0.3678794503211975
+    """
+
+    norm = 1.0
 
 
 # Inner products.
@@ -1043,14 +1083,15 @@ def median_bandwidth(
     generator: torch.Generator | None = None,
     *,
     max_points: int = _START_POINTS,
+    norm: float = 2.0,
 ) -> float:
     """The median distance between pairs of at most `max_points` points.
 
     They are drawn by the generator, or else evenly. Where more than half of the distances are zero,
-    the median of the others; where all are, 1.
+    the median of the others; where all are, 1. With `norm` 1, distances are sums of absolute
+    differences.
     """
-    subset = _subset(points, generator, max_points).flatten(1).cpu().double()
-    distances = torch.pdist(subset)
+    distances = pairwise_distances(points, generator, max_points=max_points, norm=norm)
     median = float(distances.median()) if len(distances) else 0.0
     if median == 0:
         # Most pairs are equal, as in columns of few values. A bandwidth of 0 would see only that.
@@ -1059,9 +1100,24 @@ def median_bandwidth(
     return median
 
 
+def pairwise_distances(
+    points: Tensor,
+    generator: torch.Generator | None = None,
+    *,
+    max_points: int = _START_POINTS,
+    norm: float = 2.0,
+) -> Tensor:
+    """(pairs,) the distances between at most `max_points` points, drawn as in `median_bandwidth`.
+
+    In float64.
+    """
+    subset = _subset(points, generator, max_points).flatten(1).cpu().double()
+    return torch.pdist(subset, norm)
+
+
 def embedding_of(representation: nn.Module) -> Callable[[Tensor], Embedded]:
-    """What a test sees points through: a kernel's `embed`, or features."""
-    if isinstance(representation, Kernel):
+    """What a test sees points through: the `embed` of one kernel or of several, or features."""
+    if isinstance(representation, Embedding):
         return representation.embed
     return _FeaturesOf(representation)
 

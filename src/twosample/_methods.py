@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Unpack
 from torch import nn
 
 from ._calibration import Asymptotic, Calibration, PairSwap, Permutation
+from ._checks import check_whole
 from ._featurizers import (
     AutoFeaturizer,
     Bounded,
@@ -23,6 +24,7 @@ from ._kernels import (
     Gaussian,
     Kernel,
     Linear,
+    ManhattanLaplace,
     OnFeatures,
     Probability,
     Sign,
@@ -30,7 +32,19 @@ from ._kernels import (
 )
 from ._learning import Learning, LearningOptions
 from ._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
-from ._statistics import MMD, Alternative, BlockMMD, CompressedMMD, HotellingT2, Spectral
+from ._several import Bandwidths, Several
+from ._statistics import (
+    MMD,
+    Alternative,
+    BlockMMD,
+    CompressedMMD,
+    Fused,
+    Fusing,
+    HotellingT2,
+    SmallestRank,
+    SoftMaximum,
+    Spectral,
+)
 from ._two_sample import FollowUp, TwoSampleTest
 from ._views import View, Views
 from .errors import IncompatibleParts, InputError, warn
@@ -151,6 +165,58 @@ def mmd_median(*, permutations: int = 999) -> TwoSampleTest:
         statistic=MMD("unbiased"),
         calibration=Permutation(permutations),
         name="mmd-median",
+    )
+
+
+def mmd_fuse(
+    kernels: Sequence[Kernel] | None = None,
+    *,
+    bandwidths: int = 10,
+    permutations: int = 999,
+) -> TwoSampleTest:
+    """MMDs of many kernels, fused by a soft maximum: several scales at once, all points tested.
+
+    [Biggs2023]. `kernels` are Laplace and Gaussian ones if None, each with so many `bandwidths`
+    between quantiles of the pooled distances. Nothing is trained, so there is no split.
+    """
+    return _fused_test("mmd-fuse", kernels, bandwidths, "fuse", SoftMaximum(), permutations)
+
+
+def mmd_agg(
+    kernels: Sequence[Kernel] | None = None,
+    *,
+    bandwidths: int = 10,
+    permutations: int = 999,
+) -> TwoSampleTest:
+    """MMDs of many kernels, aggregated by the smallest p-value: several scales, all points tested.
+
+    [Schrab2023], with uniform weights. `kernels` are Laplace and Gaussian ones if None, each with
+    so many `bandwidths` between a quantile of the pooled distances and the largest. Nothing is
+    trained, so there is no split.
+    """
+    return _fused_test("mmd-agg", kernels, bandwidths, "agg", SmallestRank(), permutations)
+
+
+def _fused_test(
+    name: str,
+    kernels: Sequence[Kernel] | None,
+    bandwidths: int,
+    rule: Bandwidths,
+    by: Fusing,
+    permutations: int,
+) -> TwoSampleTest:
+    check_whole("bandwidths", bandwidths, 1)
+    if kernels is None:
+        peaked = [ManhattanLaplace() for _ in range(bandwidths)]
+        smooth = [Gaussian() for _ in range(bandwidths)]
+        several = Several([*peaked, *smooth], rule)
+    else:
+        several = Several(kernels)
+    return TwoSampleTest(
+        several,
+        statistic=Fused(MMD("unbiased"), by),
+        calibration=Permutation(permutations),
+        name=name,
     )
 
 
@@ -424,6 +490,8 @@ METHODS: Mapping[str, Callable[..., TwoSampleTest]] = MappingProxyType(
         "mmd-o": mmd_o,
         "mmd-mkl": mmd_mkl,
         "mmd-median": mmd_median,
+        "mmd-fuse": mmd_fuse,
+        "mmd-agg": mmd_agg,
         "mmd-block": mmd_block,
         "mmd-compressed": mmd_compressed,
         "me": me,
@@ -472,6 +540,18 @@ ABOUT: Mapping[str, About] = MappingProxyType(
             "none; n^2",
             "permutations",
             "Gretton2012",
+        ),
+        "mmd-fuse": About(
+            "differences of several scales, all points tested",
+            "none; n^2",
+            "permutations",
+            "Biggs2023",
+        ),
+        "mmd-agg": About(
+            "the same, by the smallest p-value",
+            "none; n^2",
+            "permutations",
+            "Schrab2023",
         ),
         "mmd-block": About(
             "millions of points as published, at much loss",

@@ -25,7 +25,7 @@ from ._estimators import (
     variance_unpaired,
 )
 from ._featurizers import FeatureMap
-from ._kernels import Gaussian, Kernel, OnFeatures, Radial, WeightedSum
+from ._kernels import Embedding, Gaussian, Kernel, OnFeatures, Radial, WeightedSum
 from ._products import Embedded, accumulator, row_sums, rows_of
 from ._random import draw_rows
 from ._resources import DEFAULT_MEMORY
@@ -317,7 +317,7 @@ class Noncentrality:
 
     def check(self, representation: nn.Module) -> None:
         """Refuse a kernel."""
-        if isinstance(representation, Kernel):
+        if isinstance(representation, Embedding):
             raise IncompatibleParts(
                 f"{self!r} trains a feature map, not a kernel. Use PowerCriterion()."
             )

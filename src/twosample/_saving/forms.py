@@ -38,6 +38,7 @@ from .._kernels import (
     Kernel,
     Laplace,
     Linear,
+    ManhattanLaplace,
     OnFeatures,
     Probability,
     Sign,
@@ -46,7 +47,17 @@ from .._kernels import (
 from .._learning import Learning
 from .._objectives import CrossEntropy, MeanDiscrepancy, Noncentrality, PowerCriterion
 from .._result import TrainingLog
-from .._statistics import MMD, BlockMMD, CompressedMMD, HotellingT2
+from .._several import Bandwidths, Several
+from .._statistics import (
+    MMD,
+    BlockMMD,
+    CompressedMMD,
+    Fused,
+    HotellingT2,
+    SmallestRank,
+    SoftMaximum,
+    Surprise,
+)
 from .._two_sample import FittedTest, TwoSampleTest
 
 OWN = "own"
@@ -74,6 +85,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         Gaussian: _RADIAL,
         InverseMultiquadric: _RADIAL,
         Laplace: _RADIAL,
+        ManhattanLaplace: _RADIAL,
         ARDGaussian: {"kernel": Gaussian, "log_widths": Vector},
         Linear: {},
         Sign: {},
@@ -81,6 +93,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         OnFeatures: {"featurizer": nn.Module, "kernel": Kernel},
         DeepKernel: {"featurizer": nn.Module, "kappa": Kernel, "q": Kernel, "logit_eps": Scalar},
         WeightedSum: {"kernels": nn.ModuleList, "log_weights": Vector},
+        Several: {"kernels": nn.ModuleList, "bandwidths": Bandwidths},
         MLP: {
             "inputs": int | None,
             "width": int | None,
@@ -129,7 +142,8 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
 
 # Lists rather than a search among subclasses: whatever is not named here cannot come from a file.
 OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
-_STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2)
+_STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2, Fused)
+_WAYS_OF_FUSING = (SmallestRank, SoftMaximum, Surprise)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, SpectralLimit)
 _OTHERS = (
     FittedTest,
@@ -141,7 +155,13 @@ _OTHERS = (
     Scaling,
     TrainingLog,
 )
-RECORDS: tuple[type, ...] = (*OBJECTIVES, *_STATISTICS, *_CALIBRATIONS, *_OTHERS)
+RECORDS: tuple[type, ...] = (
+    *OBJECTIVES,
+    *_STATISTICS,
+    *_WAYS_OF_FUSING,
+    *_CALIBRATIONS,
+    *_OTHERS,
+)
 """Parts whose form is that of their fields."""
 
 CONTAINERS = (nn.ModuleList, nn.Sequential)

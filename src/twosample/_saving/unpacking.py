@@ -22,7 +22,7 @@ from torch.func import functional_call
 
 from .._data.samples import Scaling
 from .._data.schema import Schema
-from .._kernels import Kernel
+from .._kernels import Embedding
 from .._objectives import Objective
 from .._two_sample import FittedTest
 from ..errors import InputError
@@ -491,7 +491,7 @@ def _check_shapes(seen: nn.Module, schema: Schema) -> None:
             moved[name] = tensor.to(device)
     try:
         points = torch.zeros(2, *schema.shape, device=device)
-        arguments = (points, points) if isinstance(seen, Kernel) else (points,)
+        arguments = (points, points) if isinstance(seen, Embedding) else (points,)
         with torch.no_grad():
             values = functional_call(seen, moved, arguments)
     except Exception as error:

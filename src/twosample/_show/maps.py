@@ -26,7 +26,7 @@ from .._data.survey import as_samples
 from .._featurizers import SklearnClassifier
 from .._insight.explain import Explanation, witness
 from .._insight.held_out import held_out
-from .._kernels import DeepKernel, Kernel, Mapped, embedding_of
+from .._kernels import DeepKernel, Embedding, Kernel, Mapped, embedding_of
 from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import TwoSampleResult
@@ -324,7 +324,7 @@ def _space(fitted: FittedTest, schema: Schema) -> str:
     """What the test compares points by, in a few words."""
     representation = fitted.representation
     learned = isinstance(representation, DeepKernel | Mapped)
-    if isinstance(representation, Kernel) and not learned:
+    if isinstance(representation, Embedding) and not learned:
         return "the pixels" if schema.kind == "image" else "the standardised columns"
     for part in representation.modules():
         if isinstance(part, SklearnClassifier):

@@ -128,6 +128,11 @@ class Statistic(ABC):
         """Which MMD over all pairs of points it is, if it is one: their power has a formula."""
         return None
 
+    @property
+    def is_nonnegative(self) -> bool:
+        """Whether no value is below 0, but for rounding."""
+        return False
+
     def least_bins(self, n: int, m: int) -> int:
         """How many bins must move at least, for samples of n and m points."""
         return 1

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
 from .._estimators import t2_from_whitened
-from .._kernels import Kernel
+from .._kernels import Embedding, Kernel
 from .._products import Embedded
 from .._result import Effect
 from ..errors import IncompatibleParts, InputError, warn
@@ -67,6 +67,11 @@ class HotellingT2(Statistic):
             raise IncompatibleParts(
                 f"{self!r} takes a map from points to features, but the representation is a "
                 f"kernel. Use MeanEmbedding(kernel={type(representation).__name__}(...)), or MMD()."
+            )
+        if isinstance(representation, Embedding):
+            raise IncompatibleParts(
+                f"{self!r} takes a map from points to features, but the representation is a "
+                f"{type(representation).__name__}, which has none. Use Fused(MMD())."
             )
 
     def check_law(self, representation: nn.Module) -> None:

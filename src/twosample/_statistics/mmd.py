@@ -199,6 +199,10 @@ class MMD(Statistic):
         return self.estimator if self.alternative == "two-sided" else None
 
     @property
+    def is_nonnegative(self) -> bool:
+        return self.estimator == "biased" and self.alternative == "two-sided"
+
+    @property
     def limit_shift(self) -> float | None:  # type: ignore[override]
         if self.alternative == "greater":
             return None
