@@ -131,7 +131,7 @@ def _sentinel(people: People, rng: np.random.Generator) -> None:
 
 def _heaped(people: People, rng: np.random.Generator) -> None:
     """Some incomes are told in thousands."""
-    told = rng.random(len(people["age"])) < 0.3
+    told = rng.random(len(people["age"])) < 0.4
     people["income"] = np.where(told, np.round(people["income"], -4), people["income"])
 
 
@@ -167,10 +167,10 @@ SCENARIOS = (
     _scenario("missing", "3 % more values missing", (1500, 1500), _nothing, {"hours": 0.07}),
     _scenario("mean", "mean of a number", (500, 450), _older),
     _scenario("boolean", "a boolean's share: 92 % to 86 %", (600, 600), _boolean),
-    _scenario("independent", "a dependence of numbers is gone", (450, 450), _independent),
+    _scenario("independent", "a dependence of numbers is gone", (700, 700), _independent),
     _scenario("depends", "a category goes with a number", (700, 700), _depends_otherwise),
-    _scenario("sentinel", "2 % of a number are 999", (300, 300), _sentinel),
-    _scenario("heaped", "a number is rounded in 30 % of the rows", (500, 500), _heaped),
+    _scenario("sentinel", "2 % of a number are 999", (700, 700), _sentinel),
+    _scenario("heaped", "a number is rounded in 40 % of the rows", (500, 500), _heaped),
 )
 
 NULLS = ("census-share", "census-mean")

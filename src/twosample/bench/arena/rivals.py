@@ -52,9 +52,9 @@ def labellings(n: int, total: int, count: int, rng: np.random.Generator) -> NDAr
 def columnwise(columns: list[NDArray[Any]], n: int) -> float:
     """Test each column, and correct for their number as Holm does.
 
-    A column of floats is tested by Kolmogorov and Smirnov, any other by chi-squared. The former is
-    exact, and careful where values are tied; the latter is the limiting law, for which rare levels
-    are put together.
+    A column of floats is tested by Kolmogorov and Smirnov, any other by chi-squared, as SciPy does
+    by their limiting laws. The former is careful in small samples and where values are tied; for
+    the latter rare levels are put together.
     """
     pvalues = []
     for values in columns:
