@@ -14,7 +14,7 @@ from bank import every_dtype, points, seeded
 from twosample._data.embedding import embed_samples
 from twosample._data.samples import Samples
 from twosample._data.schema import Schema
-from twosample._featurizers import MLP, AutoFeaturizer, ConvNet
+from twosample._featurizers import MLP, AutoFeaturizer, ConvNet, ResidualMLP
 from twosample._kernels import DeepKernel, Gaussian, OnFeatures
 from twosample._resources import Resources
 from twosample.errors import InputError
@@ -445,3 +445,16 @@ def test_gain_makes_the_first_map_larger_and_nothing_else():
     assert repr(eight) == "MLP(3, width=5, gain=8)"
     with pytest.raises(InputError, match="gain is 0"):
         MLP(3, gain=0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "network", "widths"), [(2, 1, 1), (4, 1, 1), (10, 1, 2), (30, 1 / 3, 2)]
+)
+def test_many_columns_slow_the_network_of_a_residual_mlp_and_speed_its_widths(
+    columns, network, widths
+):
+    residual = ResidualMLP(columns)
+    factors = residual.rate_factors()
+    assert set(factors) == {name for name, _ in residual.named_parameters()}
+    assert factors.pop("log_widths") == widths
+    assert set(factors.values()) == {network}

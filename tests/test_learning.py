@@ -431,6 +431,27 @@ def test_a_part_says_which_of_its_parameters_are_scales(declared, scales):
         assert abs(parameter.item()) == pytest.approx(rate, rel=1e-3)
 
 
+class Unhurried(TwoScales):
+    def __init__(self, factors):
+        super().__init__()
+        self.factors = factors
+
+    def rate_factors(self):
+        return self.factors
+
+
+def test_a_part_multiplies_the_rates_of_its_parameters():
+    kernel = Unhurried({"alpha": 0.5, "log_beta": 2.0})
+    trained, _ = fit_quickly(kernel, steps=1, learning_rate=1e-3, scale_rate=1e-2)
+    assert abs(trained.alpha.item()) == pytest.approx(5e-4, rel=1e-3)
+    assert abs(trained.log_beta.item()) == pytest.approx(2e-2, rel=1e-3)
+
+
+def test_a_rate_factor_of_no_parameter_is_an_error():
+    with pytest.raises(InputError, match="names 'gamma', which is none of its parameters"):
+        fit_quickly(Unhurried({"gamma": 0.5}), steps=1)
+
+
 def test_a_shared_parameter_is_trained_once():
     kernel = TwoScales()
     both = twosample.WeightedSum([kernel, TwoScales()])

@@ -465,9 +465,13 @@ class _Run:
 
 
 def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dict[str, Any]]:
-    """The parameters to train, by their learning rates: one for scales, one for all others."""
+    """The parameters to train, by their learning rates: one for scales, one for all others.
+
+    A part may multiply the rates of its parameters, in `rate_factors()`.
+    """
     groups: dict[float, list[nn.Parameter]] = {}
     grouped: set[nn.Parameter] = set()
+    factors = _rate_factors(representation)
     for part in representation.modules():
         scales = _scale_parameters(part)
         for name, parameter in part.named_parameters(recurse=False):
@@ -476,8 +480,24 @@ def _parameter_groups(representation: nn.Module, learning: Learning) -> list[dic
                 continue
             grouped.add(parameter)
             rate = learning.scale_rate if name in scales else learning.learning_rate
+            rate *= factors.get(parameter, 1.0)
             groups.setdefault(rate, []).append(parameter)
     return [{"params": parameters, "lr": rate} for rate, parameters in groups.items()]
+
+
+def _rate_factors(representation: nn.Module) -> dict[nn.Parameter, float]:
+    """What parts multiply the learning rates of their parameters with, members included."""
+    factors: dict[nn.Parameter, float] = {}
+    for part in representation.modules():
+        if callable(declared := getattr(part, "rate_factors", None)):
+            parameters = dict(part.named_parameters())
+            for name, factor in declared().items():
+                if name not in parameters:
+                    raise InputError(
+                        f"rate_factors of {part!r} names {name!r}, which is none of its parameters."
+                    )
+                factors[parameters[name]] = factor
+    return factors
 
 
 def _scale_parameters(part: nn.Module) -> Collection[str]:
