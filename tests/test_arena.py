@@ -43,6 +43,7 @@ def test_a_rival_rejects_no_more_than_it_says(name, monkeypatch):
     monkeypatch.setattr(rivals, "_FEW_PERMUTATIONS", 39)
     monkeypatch.setattr(rivals, "_LANDMARKS", 10)
     monkeypatch.setattr(rivals, "_TREES", 5)
+    monkeypatch.setattr(rivals, "_ROUNDS", 3)
     rejections = 0
     for seed in range(runs):
         rng = np.random.default_rng([seed, 3])
@@ -71,6 +72,7 @@ def test_a_rival_finds_what_is_plain(name, monkeypatch):
 @pytest.mark.slow
 def test_the_forest_out_of_bag_rejects_no_more_than_it_says(monkeypatch):
     monkeypatch.setattr(rivals, "_FITS", 9)
+    monkeypatch.setattr(rivals, "_FEW_TREES", 8)
     runs = 60
     rejections = 0
     for seed in range(runs):
@@ -207,6 +209,12 @@ def test_breadth_comes_first_and_what_is_there_is_left_out():
     assert [job.first for job in jobs] == [0] * 4 + [5] * 4 + [10] * 4
     assert {job.contestant for job in jobs[:2]} == {"energy"}
     assert {job.count for job in jobs[8:]} == {2}
+    by_default = running.missing(scenarios, chosen, {})
+    assert {(job.contestant, job.count) for job in by_default} == {
+        ("energy", 10),
+        ("forest-oob", 5),
+    }
+    assert sum(job.count for job in by_default) == 2 * (100 + 10)
     known = {Cell("rounded", "energy"): Results(dict.fromkeys(range(7), 0.5), 0.1)}
     again = running.missing(scenarios, chosen, known, trials=12)
     cell = [job for job in again if (job.scenario, job.contestant) == ("rounded", "energy")]
@@ -238,13 +246,13 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     command += ["--method", "ks-holm", "--results", folder, "--workers", "1"]
     first = invoke([*command, "--trials", "3"])
     assert first.exit_code == 0, first.output
-    assert "2 jobs of up to 5 tests are missing" in first.output
+    assert "6 tests are missing, in 2 jobs" in first.output
     more = invoke([*command, "--trials", "7"])
     assert more.exit_code == 0, more.output
     tests = by_cell(ArenaStore(folder).chunks())
     assert sorted(tests[Cell("small-mean", "energy")].pvalues) == list(range(7))
     again = invoke([*command, "--trials", "7"])
-    assert "0 jobs" in again.output
+    assert "0 tests are missing, in 0 jobs" in again.output
     stopped = invoke([*command, "--trials", "50", "--time", "0"])
     assert stopped.exit_code == 0, stopped.output
     after = by_cell(ArenaStore(folder).chunks())

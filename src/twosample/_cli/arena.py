@@ -140,7 +140,8 @@ def _run(
     tests = by_cell(store.chunks())
     chosen = contestants.select(names)
     todo = running.missing(scenarios.select(patterns), chosen, tests, trials)
-    typer.echo(f"{len(todo)} jobs of up to {running.CHUNK} tests are missing.", err=True)
+    tests_left = sum(job.count for job in todo)
+    typer.echo(f"{tests_left} tests are missing, in {len(todo)} jobs.", err=True)
     if not todo:
         return
     left = len(todo)

@@ -166,7 +166,7 @@ SCENARIOS = (
     *(digits(rows, faint=faint) for faint in (True, False) for rows in (200, 400)),
     cifar_jpeg(200, 1.0),
     cifar_jpeg(500, 0.25),
-    cifar_jpeg(1000, 0.15),
+    cifar_jpeg(1000, 0.22),
     cifar_contrast(500),
 )
 

@@ -24,8 +24,10 @@ Rival: TypeAlias = Callable[[Array, int, np.random.Generator], float]
 PERMUTATIONS = 499
 """Of the quick rivals."""
 
-_FEW_PERMUTATIONS = 199  # of the kernel likelihood ratio, whose labellings cost a matrix each
+_FEW_PERMUTATIONS = 199  # where a labelling costs more
+_MANY = 5000  # pooled rows from which the energy distance is one of those
 _FITS = 99  # of forests that are grown anew for every labelling
+_ROUNDS = 100  # of boosting
 _TREES = 200  # of a forest that is grown once
 _FEW_TREES = 50  # of one that is grown for every labelling
 _TILE = 1024  # rows of distances at a time
@@ -97,10 +99,12 @@ def _chi_squared(values: NDArray[Any], n: int) -> float:
 def energy(points: Array, n: int, rng: np.random.Generator) -> float:
     """The energy distance of Székely and Rizzo (2004): 2 E|X - Y| - E|X - X'| - E|Y - Y'|."""
     total = len(points)
-    labels = labellings(n, total, PERMUTATIONS, rng)
+    # A labelling costs the square of the rows.
+    count = PERMUTATIONS if total <= _MANY else min(PERMUTATIONS, _FEW_PERMUTATIONS)
+    labels = labellings(n, total, count, rng)
     # The distance is -w' D w for weights 1/n on X and -1/m on Y.
     weights = np.where(labels, 1 / n, -1 / (total - n)).T  # (N, B + 1)
-    values = np.zeros(PERMUTATIONS + 1)
+    values = np.zeros(count + 1)
     for start in range(0, total, _TILE):
         tile = slice(start, start + _TILE)
         distances = scipy.spatial.distance.cdist(points[tile], points)
@@ -115,7 +119,7 @@ def boosted_trees(points: Array, n: int, rng: np.random.Generator) -> float:
     """Boosted trees learn half of the rows, and rank the other half."""
     ensemble = _sklearn("HistGradientBoostingClassifier")
     model = ensemble(
-        max_iter=100,
+        max_iter=_ROUNDS,
         # The usual 20 rows of a leaf would be no tree at all where there are few rows.
         min_samples_leaf=min(20, max(2, len(points) // 20)),
         early_stopping=False,

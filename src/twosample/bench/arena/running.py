@@ -24,6 +24,8 @@ from .store import ArenaStore, Cell, Chunk, Results
 CHUNK = 5
 """How many tests are done in one go, and kept in one line."""
 
+_LONG_CHUNK = 10  # of cells with many tests, which then take fewer lines
+
 _HOPELESS = 100  # failures in a row; a contestant that cannot do a scenario must not end the others
 
 
@@ -62,23 +64,23 @@ def missing(
         How many tests a cell is to have; None for as many as the contestant's cost allows.
     """
     every = list(scenarios)
-    jobs: list[tuple[int, int, Job]] = []
-    for order, contestant in enumerate(chosen):
+    jobs: list[tuple[int, Job]] = []
+    for contestant in chosen:
         for scenario in every:
             if scenario.kind not in contestant.kinds:
                 continue
             wanted = contestant.trials(scenario) if trials is None else trials
             known = tests.get(Cell(scenario.name, contestant.name))
             there = set(known.pvalues) if known is not None else set()
-            for start in range(0, wanted, CHUNK):
-                numbers = [k for k in range(start, min(start + CHUNK, wanted)) if k not in there]
+            chunk = _LONG_CHUNK if wanted > 10 * CHUNK else CHUNK
+            for turn, start in enumerate(range(0, wanted, chunk)):
+                numbers = [k for k in range(start, min(start + chunk, wanted)) if k not in there]
                 if numbers:
                     count = numbers[-1] + 1 - numbers[0]
-                    job = Job(scenario.name, contestant.name, numbers[0], count)
-                    jobs.append((start, order, job))
-    # Sorting is stable: within a contestant the scenarios keep their order.
-    jobs.sort(key=lambda entry: entry[:2])
-    return [job for _, _, job in jobs]
+                    jobs.append((turn, Job(scenario.name, contestant.name, numbers[0], count)))
+    # Sorting is stable: within a turn contestants and scenarios keep their order.
+    jobs.sort(key=lambda entry: entry[0])
+    return [job for _, job in jobs]
 
 
 def seed(scenario: str, number: int) -> int:
