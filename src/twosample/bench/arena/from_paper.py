@@ -19,7 +19,7 @@ from .scenario import Draw, Pair, Scenario
 
 _GROUP = "paper"
 _FAINT = 16  # grey levels below this are left where a generator's background is not quite black
-_CONTRAST = 0.9  # of Y's photographs, where those of X have 1
+_CONTRAST = 0.94  # of Y's photographs, where those of X have 1
 _JPEG_QUALITY = 90  # a mild compression
 
 
