@@ -8,7 +8,7 @@ import scipy
 import torch
 
 from twosample import InputError
-from twosample._fusing import fuse_families, smallest_rank, snapped, soft_maximum, surprise
+from twosample._fusing import fuse_kinds, smallest_rank, snapped, soft_maximum, surprise
 
 
 def rows(count: int = 5, labellings: int = 40, seed: int = 0) -> torch.Tensor:
@@ -81,33 +81,48 @@ def test_a_constant_row_surprises_nobody_and_a_row_of_zeros_but_one_is_in_order(
         surprise(values - 1)
 
 
-def test_families_are_fused_as_in_a_plain_loop():
-    values = rows()
-    families = torch.tensor([0, 1, 0, 2, 1])
-    weights = [0.5, 0.3, 0.2]
-    expected = torch.full((40,), -math.inf, dtype=torch.float64)
-    for family, members in enumerate(([0, 2], [1, 4], [3])):
-        largest = torch.stack([values[row] for row in members]).max(0).values
-        centred = largest - largest.mean() + math.log(weights[family])
-        expected = torch.maximum(expected, centred)
-    assert torch.allclose(fuse_families(values, families, weights), expected, atol=1e-14)
-    with pytest.raises(InputError, match="family 3 has 0 rows"):
-        fuse_families(values, families, [*weights, 0.1])
-    with pytest.raises(InputError, match="the weight 0;"):
-        fuse_families(values, families, [0.5, 0.5, 0.0])
+def test_kinds_are_fused_as_in_a_plain_loop():
+    values = rows(5, 41)
+    values[:, 7] = values[:, 3]  # a tie
+    kinds = torch.tensor([0, 1, 0, 2, 1])
+    shares = torch.tensor([0.5, 0.3, 0.4], dtype=torch.float64)
+    means = np.zeros(41)
+    for kind, members in enumerate(([0, 2], [1, 4], [3])):
+        largest = np.array([max(float(values[row, b]) for row in members) for b in range(41)])
+        quantile = np.quantile(largest, 0.8)
+        beyond = [value - quantile for value in largest if value > quantile + 1e-9]
+        excess = max(0.1, sum(beyond) / len(beyond))
+        inverse = 5 * np.exp((largest - quantile) / excess)  # 1 / p
+        means += float(shares[kind]) / 1.2 * inverse
+    expected = np.log(1 + means)
+    assert np.allclose(fuse_kinds(values, kinds, shares), expected, rtol=1e-12)
+
+
+def test_kinds_that_are_constant_or_tied_but_for_rounding_are_in_order():
+    kinds = torch.tensor([0, 1])
+    shares = torch.ones(2, dtype=torch.float64)
+    constant = torch.zeros(2, 30, dtype=torch.float64)
+    assert len(fuse_kinds(constant, kinds, shares).unique()) == 1
+    tied = constant.clone()
+    tied[0, ::3] = 2.0
+    tied[1, 5] = 4.0
+    noise = 1e-14 * torch.randn(2, 30, generator=torch.Generator().manual_seed(0)).double()
+    straight = fuse_kinds(tied, kinds, shares)
+    assert torch.allclose(fuse_kinds(tied + noise, kinds, shares), straight, atol=1e-11)
 
 
 @pytest.mark.parametrize("labellings", [20, 100])
 def test_the_order_of_labellings_does_not_matter(labellings):
     values = rows(8, labellings)
     order = torch.randperm(labellings, generator=torch.Generator().manual_seed(1))
-    families = torch.tensor([0, 0, 1, 1, 1, 2, 2, 2])
+    kinds = torch.tensor([0, 0, 1, 1, 1, 2, 2, 2])
+    shares = torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64)
 
     def fused(values: torch.Tensor) -> list[torch.Tensor]:
         ones = torch.ones(len(values), dtype=torch.float64)
         near = snapped(values, 1e-9 * ones)
-        by_family = fuse_families(surprise(near), families, [1.0, 2.0, 1.0])
-        return [near, smallest_rank(values, ones), soft_maximum(values, 2.0), by_family]
+        by_kind = fuse_kinds(surprise(near), kinds, shares)
+        return [near, smallest_rank(values, ones), soft_maximum(values, 2.0), by_kind]
 
     for straight, moved in zip(fused(values), fused(values[:, order]), strict=True):
         assert torch.allclose(moved, straight[..., order], rtol=1e-12)

@@ -69,11 +69,13 @@ from twosample import _featurizers as featurizers
 from twosample import _kernels as kernels
 from twosample import _objectives as objectives
 from twosample import _several as several
+from twosample import _views as views
 from twosample._cli import main as cli
 from twosample._methods import ABLATIONS
 from twosample._saving import forms, saving
 from twosample._statistics import fused
 from twosample._statistics import mmd as statistics
+from twosample._statistics import spectral
 
 ROOT = Path(__file__).parents[1]
 QUICK = {
@@ -81,6 +83,7 @@ QUICK = {
     "mmd-mkl": {},
     "mmd-fuse": {"bandwidths": 3},
     "mmd-agg": {"bandwidths": 3},
+    "spectral": {},
     "me": {"locations": 2, "steps": 3, "restarts": 1},
     "scf": {"frequencies": 2, "steps": 3, "restarts": 1},
 }
@@ -324,7 +327,7 @@ def test_every_layer_with_a_form_is_tried():
     assert used == {*forms.LAYERS, nn.Sequential}
 
 
-PARTS = (kernels, several, featurizers, objectives, statistics, fused, calibration)
+PARTS = (kernels, several, featurizers, objectives, statistics, fused, calibration, spectral, views)
 
 
 def test_every_part_of_the_library_has_a_form():
@@ -336,7 +339,7 @@ def test_every_part_of_the_library_has_a_form():
     }
     made = {thing for thing in made if not thing.__name__.startswith("_")}
     modules = {thing for thing in made if issubclass(thing, nn.Module)}
-    assert modules - {featurizers.SklearnClassifier} == set(forms.MODULES)
+    assert modules - {featurizers.SklearnClassifier, views.View} == set(forms.MODULES)
     parts = {
         thing for thing in made if issubclass(thing, statistics.Statistic | calibration.Calibration)
     }
@@ -569,6 +572,22 @@ def test_a_model_of_scikit_learn_is_refused(tmp_path):
     ):
         fitted.save(tmp_path / "kernel.safetensors")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_transformer_of_scikit_learn_is_refused_and_a_network_is_kept(tmp_path):
+    from sklearn.decomposition import PCA
+
+    fitted = fitted_on(twosample.spectral(None, twosample.Features(PCA(2)), permutations=19))
+    with pytest.raises(InputError, match=r"transformer PCA\(n_components=2\).*cannot be saved"):
+        fitted.save(tmp_path / "kernel.safetensors")
+    assert list(tmp_path.iterdir()) == []
+    network = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    kept = fitted_on(twosample.spectral(twosample.Features(network), permutations=19))
+    assert_same(kept, again(kept, tmp_path))
+    own = fitted_on(twosample.spectral(twosample.Features(Squares()), permutations=19))
+    with pytest.raises(InputError, match="is of the class 'Squares'"):
+        again(own, tmp_path)
+    assert_same(own, again(own, tmp_path, parts={"Squares": Squares}))
 
 
 # Files that are not what they should be
@@ -856,6 +875,8 @@ FORGED = {
     "deep": (with_kernel(DeepKernel(ResidualMLP(width=3, layers=2))), table),
     "images": (with_kernel(DeepKernel(ConvNet(width=3, channels=(2, 3), ranks=True))), images),
     "me": (CATALOGUE["me"], table),
+    "views of a table": (CATALOGUE["spectral"], table),
+    "views of images": (CATALOGUE["spectral"], images),
 }
 
 

@@ -9,7 +9,6 @@ rank gives an exact p-value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ _NEAR_THE_MEAN = 1e-3  # relative distance within which a series takes the place
 _LEAST_RATIO = 1e-30  # of a value to its mean: 0 has no logarithm
 _QUANTILE = 0.8  # of maxima, beyond which their tail is measured
 _LEAST_EXCESS = 0.1
+_TIE = 1e-9  # surprises that differ by less are equal but for rounding
 _CONSTANT = 1e-24  # a row whose variance is this small beside its squared mean is rounding
 
 
@@ -132,41 +132,6 @@ def gamma_surprise(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     return torch.where(is_constant, 0.0, -torch.special.log_ndtr(-r))
 
 
-def fuse_families(rows: Tensor, families: Tensor, weights: Sequence[float] | Tensor) -> Tensor:
-    """(B + 1,) the largest value over families of rows, each as if it were one row.
-
-    Within a family f the maximum over its rows; less the mean of that maximum over the labellings,
-    so that a family of many rows has no advantage from their number; plus log w_f; then the maximum
-    over families:
-
-        max_f ( M_fb - mean_b' M_fb' + log w_f ),   M_fb = max_{r in f} v_rb.
-
-    For values that are -log p, a weight w_f is that of a Bonferroni correction.
-
-    Parameters
-    ----------
-    rows
-        (R, B + 1).
-    families
-        (R,) the number of each row's family, from 0 on; every family has a row.
-    weights
-        (F,) the w_f, positive.
-    """
-    logs = torch.as_tensor(weights, dtype=torch.float64).log()
-    fused = torch.full((rows.shape[1],), -math.inf, dtype=torch.float64)
-    for family, log_weight in enumerate(logs.tolist()):
-        members = rows[families == family]
-        if not len(members) or not math.isfinite(log_weight):
-            raise InputError(
-                f"family {family} has {len(members)} rows and the weight "
-                f"{math.exp(log_weight):.3g}; every family needs a row and a positive weight."
-            )
-        largest = members.amax(0)
-        level = largest.mean() - log_weight
-        fused = torch.maximum(fused, largest - level)
-    return fused
-
-
 def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
     """(B + 1,) log(1 + mean 1/p) over kinds of rows, each kind with its share of the level.
 
@@ -194,11 +159,13 @@ def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
     for kind, log_share in enumerate(logs.tolist()):
         largest = surprises[kinds == kind].amax(0)
         quantile = largest.quantile(_QUANTILE)
-        above = (largest - quantile).clamp_min(0)
-        mean_excess = above.sum() / max(1, int((above > 0).sum()))
+        above = largest - quantile
+        # Where values are tied, many are the quantile but for rounding: they exceed nothing.
+        exceeding = above[above > _TIE]
+        mean_excess = exceeding.sum() / max(1, len(exceeding))
         # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
-        excess = mean_excess.clamp_min(_LEAST_EXCESS)
-        terms.append(log_share - math.log(1 - _QUANTILE) + (largest - quantile) / excess)
+        scaled = above / mean_excess.clamp_min(_LEAST_EXCESS)
+        terms.append(log_share - math.log(1 - _QUANTILE) + scaled)
     log_mean = torch.logsumexp(torch.stack(terms), 0)
     # Positive for every labelling, so that it can be shared out among points.
     return torch.nn.functional.softplus(log_mean)

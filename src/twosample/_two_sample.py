@@ -144,7 +144,7 @@ class TwoSampleTest:
         """Fit on all of X and Y; test the outcome on *other* points.
 
         Of a `Stream` at most 100,000 rows are used. What `columns` says holds for the other points
-        too.
+        too. Only this test is fitted, not the one that `then` names: of the default, the views.
         """
         resources = self._resources(progress)
         generators = Generators(rng)
@@ -208,7 +208,8 @@ class TwoSampleTest:
         representation.eval().requires_grad_(False)
         return FittedTest(
             representation,
-            spec=self,
+            # This test alone: another that would follow it learns from other rows.
+            spec=replace(self, then=None),
             schema=train.schema,
             scaling=scaling,
             train_sizes=None if log is None else train.sizes,

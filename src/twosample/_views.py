@@ -48,7 +48,10 @@ _TRIPLES = 1500
 _PATCHES = 64
 _PATCH = 5  # pixels a side
 _PATCH_IMAGES = 500  # images that filters are cut from
-_SCORE_ROWS = 20_000  # rows that quantiles are taken from
+_MOST_FEATURES = 2**22  # that a file may ask for
+_MOST_CHECKED = 1024  # features whose metric is tried when it is read
+_FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
+_ODD = 0x9E3779B97F4A7C15 - 2**64  # of the golden ratio: multiples of it look random
 
 
 class Atom(NamedTuple):
@@ -67,6 +70,13 @@ class Seen:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled(Seen):
+    """The points that views are fitted on, without labels."""
+
+    different: Tensor  # (K, ...) rows of which no two are equal, for landmarks
 
 
 class View(nn.Module):
@@ -91,7 +101,7 @@ class View(nn.Module):
     regularisation: tuple[float, ...] | None = FEW
 
     @abstractmethod
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         """Learn from pooled points, without labels; `views` knows their columns."""
 
     @abstractmethod
@@ -108,6 +118,10 @@ class View(nn.Module):
         Features f then count as L^-1 f.
         """
         return None
+
+    def size(self) -> int:
+        """How many features a point has in all views, as far as that has no bound of its own."""
+        return 0
 
 
 class Landmarks(View):
@@ -137,20 +151,19 @@ class Landmarks(View):
         self.kernel = kernel
         self.count = count
         self.family: Family = "joint"
-        self.register_buffer("places", torch.empty(0))
-        self.register_buffer("width", torch.empty(0))
+        self.register_buffer("places", torch.empty(0, 0))
+        self.register_buffer("width", torch.tensor(1.0))
         self.places: Tensor  # (L, d)
         self.width: Tensor  # () the widest of the bandwidths
 
     def extra_repr(self) -> str:
         return f"{self.kernel!r}, count={self.count}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         self.family = "pixels" if views.is_image else "joint"
-        rows = seen.rows.flatten(1)
-        # Points that differ come first, so no landmark is there twice.
-        self.places = rows[: min(self.count, views.different)].clone()
-        some = rows[: min(_MEDIAN_ROWS, views.different)]
+        rows = pooled.different.flatten(1)
+        self.places = rows[: self.count].clone()
+        some = rows[:_MEDIAN_ROWS]
         distances = self._distances(some, some)
         positive = distances[distances > 0]
         median = float(positive.median()) if len(positive) else 1.0
@@ -208,14 +221,14 @@ class Together(View):
     def __init__(self, power: Literal[1, 2] = 1) -> None:
         super().__init__()
         self.power = power
-        self.register_buffer("projection", torch.empty(0))
+        self.register_buffer("projection", torch.empty(0, 0))
         self.projection: Tensor
 
     def extra_repr(self) -> str:
         return f"power={self.power}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
-        atoms = seen.scores.shape[1]
+    def fit(self, pooled: Pooled, views: Views) -> None:
+        atoms = pooled.scores.shape[1]
         if atoms > _MOST_LINEAR:
             fixed = torch.Generator().manual_seed(self.power)
             shape = (atoms, _MOST_LINEAR)
@@ -241,22 +254,20 @@ class Values(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("atoms", torch.empty(0, dtype=torch.int64))
-        self.register_buffer("numbers", torch.empty(0, dtype=torch.int64))
-        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
-        self.atoms: Tensor  # all encoded columns
-        self.numbers: Tensor  # those that have a square: more than two values
+        self.register_buffer("numbers", _whole_numbers(0))
+        self.register_buffer("owners", _whole_numbers(0))
+        self.numbers: Tensor  # encoded columns that have a square: more than two values
         self.owners: Tensor  # the column that each view looks at
 
-    def fit(self, seen: Seen, views: Views) -> None:
-        self.atoms = torch.arange(len(views.atoms))
-        self.numbers = torch.tensor(views.numbers(), dtype=torch.int64)
-        owner = torch.tensor([atom.column for atom in views.atoms])
-        self.owners = torch.cat([owner[self.atoms], owner[self.numbers]])
+    def fit(self, pooled: Pooled, views: Views) -> None:
+        self.numbers = _as_places(views.numbers())
+        owner = views.owners()
+        self.owners = torch.cat([owner, owner[self.numbers]])
 
     def features(self, seen: Seen) -> Tensor:
         squares = seen.scores[:, self.numbers].square()
-        return torch.cat([seen.scores[:, self.atoms], squares], 1)[:, :, None]
+        features = torch.cat([seen.scores, squares], 1)
+        return features[:, :, None]
 
     def columns(self) -> list[tuple[int, ...]]:
         return [(int(owner),) for owner in self.owners]
@@ -274,22 +285,23 @@ class Shapes(View):
         check_whole("bumps", bumps, 2)
         self.bumps = bumps
         self.width = width
-        self.register_buffer("numbers", torch.empty(0, dtype=torch.int64))
-        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("numbers", _whole_numbers(0))
+        self.register_buffer("owners", _whole_numbers(0))
         self.numbers: Tensor
         self.owners: Tensor
 
     def extra_repr(self) -> str:
         return f"bumps={self.bumps}, width={self.width:g}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
-        numbers = views.numbers()
-        self.numbers = torch.tensor(numbers, dtype=torch.int64)
-        owners = [views.atoms[number].column for number in numbers]
-        self.owners = torch.tensor(owners, dtype=torch.int64)
+    def fit(self, pooled: Pooled, views: Views) -> None:
+        self.numbers = _as_places(views.numbers())
+        self.owners = views.owners()[self.numbers]
 
     def features(self, seen: Seen) -> Tensor:
         return bumps(seen.scores[:, self.numbers], self.bumps, self.width)
+
+    def size(self) -> int:
+        return len(self.numbers) * self.bumps
 
     def columns(self) -> list[tuple[int, ...]]:
         return [(int(owner),) for owner in self.owners]
@@ -304,19 +316,19 @@ class Levels(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("places", torch.empty(0, 0, dtype=torch.int64))
-        self.register_buffer("owners", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("places", _whole_numbers(0, 0))
+        self.register_buffer("owners", _whole_numbers(0))
         self.places: Tensor  # (categories, levels) encoded columns; -1 where there is none
         self.owners: Tensor
 
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         members = views.categories()
-        width = min(_MOST_LEVELS, max((len(each) for each in members.values()), default=0))
-        self.places = torch.full((len(members), width), -1)
-        for row, levels in enumerate(members.values()):
-            kept = levels[:width]
-            self.places[row, : len(kept)] = torch.tensor(kept)
-        self.owners = torch.tensor(list(members), dtype=torch.int64)
+        kept = [_frequent(levels, pooled, _MOST_LEVELS) for levels in members.values()]
+        width = max((len(levels) for levels in kept), default=0)
+        self.places = torch.full((len(kept), width), -1)
+        for row, levels in enumerate(kept):
+            self.places[row, : len(levels)] = _as_places(levels)
+        self.owners = _as_places(list(members))
 
     def features(self, seen: Seen) -> Tensor:
         return _taken(seen.rows, self.places)
@@ -346,22 +358,21 @@ class Products(View):
         self.family: Family = "pair" if order == 2 else "triple"
         self.kind = "products" if order == 2 else "products of three"
         self.weight = 0.1
-        self.register_buffer("factors", torch.empty(0, order, dtype=torch.int64))
-        self.register_buffer("owners", torch.empty(0, order, dtype=torch.int64))
+        self.register_buffer("factors", _whole_numbers(0, order))
+        self.register_buffer("owners", _whole_numbers(0, order))
         self.factors: Tensor  # (views, order) encoded columns
         self.owners: Tensor  # (views, order) columns of the table
 
     def extra_repr(self) -> str:
         return f"order={self.order}, most={self.most}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         # Levels of a category are multiplied by `Cells`, all of them at once.
         single = [place for place, atom in enumerate(views.atoms) if not atom.is_level]
-        strength = None if self.order == 3 else correlations(seen.scores[:, single])
+        strength = None if self.order == 3 else correlations(pooled.scores[:, single])
         chosen = combinations(len(single), self.order, self.most, strength)
-        self.factors = torch.tensor(single)[chosen]
-        owner = torch.tensor([atom.column for atom in views.atoms])
-        self.owners = owner[self.factors]
+        self.factors = _as_places(single)[chosen]
+        self.owners = views.owners()[self.factors]
 
     def features(self, seen: Seen) -> Tensor:
         scores = seen.scores
@@ -396,9 +407,9 @@ class Cells(View):
         self.most = most
         self.bumps = bumps
         self.width = width
-        self.register_buffer("numbers", torch.empty(0, 2, dtype=torch.int64))
-        self.register_buffer("places", torch.empty(0, 0, dtype=torch.int64))
-        self.register_buffer("pairs", torch.empty(0, 2, dtype=torch.int64))
+        self.register_buffer("numbers", _whole_numbers(0, 2))
+        self.register_buffer("places", _whole_numbers(0, 0))
+        self.register_buffer("pairs", _whole_numbers(0, 2))
         self.numbers: Tensor  # (numbers, 2) columns that are numbers, and their encoded columns
         self.places: Tensor  # (columns, slots) encoded columns that are indicators; -1 for none
         self.pairs: Tensor  # (views, 2) columns
@@ -406,7 +417,7 @@ class Cells(View):
     def extra_repr(self) -> str:
         return f"most={self.most}, bumps={self.bumps}, width={self.width:g}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         members = views.members()
         # A number has bumps, and one slot more says where it is missing.
         slots = self.bumps + 1
@@ -414,35 +425,40 @@ class Cells(View):
         numbers = set(views.numbers())
         with_bumps = []
         leading = []
-        frequency = seen.rows.flatten(1).mean(0)
         for column, atoms in enumerate(members):
-            if atoms[0] in numbers:
+            has_bumps = atoms[0] in numbers
+            if has_bumps:
                 with_bumps.append((column, atoms[0]))
-                indicators = atoms[1:]
                 first = self.bumps
+                kept = atoms[1:]
             else:
-                indicators = atoms
                 first = 0
-            # Of a category with many levels the frequent ones count.
-            frequent = sorted(indicators, key=lambda atom: -float(frequency[atom]))
-            kept = frequent[: slots - first]
-            self.places[column, first : first + len(kept)] = torch.tensor(kept, dtype=torch.int64)
-            leading.append(atoms[0] if first else kept[0])
-        self.numbers = torch.tensor(with_bumps, dtype=torch.int64).reshape(-1, 2)
-        strength = correlations(seen.scores[:, leading])
+                kept = _frequent(atoms, pooled, slots)
+            self.places[column, first : first + len(kept)] = _as_places(kept)
+            leading.append(atoms[0] if has_bumps else kept[0])
+        self.numbers = _as_places(with_bumps).reshape(-1, 2)
+        strength = correlations(pooled.scores[:, leading])
         self.pairs = combinations(len(members), 2, self.most, strength)
 
     def features(self, seen: Seen) -> Tensor:
         basis = _taken(seen.rows.flatten(1), self.places)  # (N, columns, slots)
-        scores = seen.scores[:, self.numbers[:, 1]]
-        basis[:, self.numbers[:, 0], : self.bumps] = bumps(scores, self.bumps, self.width)
-        # A column of slots that nobody uses would make every view wider.
-        used = int((self.places >= 0).any(0).nonzero().max()) + 1 if self.places.max() >= 0 else 0
-        slots = max(used, self.bumps if len(self.numbers) else 0)
-        basis = basis[:, :, :slots]
+        columns = self.numbers[:, 0]
+        atoms = self.numbers[:, 1]
+        basis[:, columns, : self.bumps] = bumps(seen.scores[:, atoms], self.bumps, self.width)
+        basis = basis[:, :, : self._slots()]
         left = basis[:, self.pairs[:, 0], :, None]
         right = basis[:, self.pairs[:, 1], None, :]
         return (left * right).flatten(2)
+
+    def size(self) -> int:
+        return len(self.pairs) * max(self.bumps, self.places.shape[1]) ** 2
+
+    def _slots(self) -> int:
+        """How many slots some column uses: others would make every view wider."""
+        used = (self.places >= 0).any(0)
+        if len(self.numbers):
+            used[: self.bumps] = True
+        return int(used.sum())
 
     def columns(self) -> list[tuple[int, ...]]:
         return [tuple(pair) for pair in self.pairs.tolist()]
@@ -461,8 +477,8 @@ class Pixels(View):
         self.register_buffer("means", torch.empty(0))
         self.means: Tensor
 
-    def fit(self, seen: Seen, views: Views) -> None:
-        self.means = seen.rows.flatten(1).mean(0)
+    def fit(self, pooled: Pooled, views: Views) -> None:
+        self.means = pooled.rows.flatten(1).mean(0)
 
     def features(self, seen: Seen) -> Tensor:
         centred = seen.rows.flatten(1) - self.means
@@ -501,8 +517,8 @@ class Patches(View):
     def extra_repr(self) -> str:
         return f"count={self.count}, side={self.side}"
 
-    def fit(self, seen: Seen, views: Views) -> None:
-        images = seen.rows[:_PATCH_IMAGES]
+    def fit(self, pooled: Pooled, views: Views) -> None:
+        images = pooled.rows[:_PATCH_IMAGES]
         side = min(self.side, *images.shape[2:])
         cut = nn.functional.unfold(images, side)  # (N, C side side, places)
         patches = cut.transpose(1, 2).flatten(0, 1)
@@ -548,7 +564,7 @@ class Features(View):
         super().__init__()
         self.featurizer = featurizer
 
-    def fit(self, seen: Seen, views: Views) -> None:
+    def fit(self, pooled: Pooled, views: Views) -> None:
         if isinstance(self.featurizer, nn.Module):
             self.featurizer.eval().requires_grad_(False)
             return
@@ -557,7 +573,7 @@ class Features(View):
                 f"{self.featurizer!r} is neither a torch module nor a transformer of scikit-learn."
             )
         if not _is_fitted(self.featurizer):
-            self.featurizer.fit(seen.rows.flatten(1).numpy())
+            self.featurizer.fit(pooled.rows.flatten(1).numpy())
 
     def features(self, seen: Seen) -> Tensor:
         if isinstance(self.featurizer, nn.Module):
@@ -638,7 +654,6 @@ class Views(nn.Module):
         self.stacks = nn.ModuleList(stack for stack in given if stack is not None)
         self.scores = NormalScores()
         self.schema: Schema | None = None
-        self.different = 0  # how many different points there were to fit on
 
     def look_at(self, schema: Schema) -> None:
         """Learn which encoded columns are one column of the table."""
@@ -646,21 +661,19 @@ class Views(nn.Module):
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Fit all views on pooled points, whose labels are not known here."""
-        points = points.cpu()
-        rows = _different_first(points)
-        self.different = rows.different
         if self.usual:
             self.usual = False
             usual = _for_images() if self.is_image else _for_tables(len(self.members()))
             self.stacks = nn.ModuleList([*usual, *self.stacks])
+        # Nothing is drawn: another seed changes the shuffles and nothing else.
+        chosen = _by_content(points.cpu())
         if not self.is_image:
-            # Quantiles of more rows hardly differ. These are drawn, since an order by content
-            # would have equal rows together.
-            some = torch.randperm(len(points), generator=generator)[:_SCORE_ROWS]
-            self.scores.fit(points[some].double())
-        seen = self.see(rows.points[: max(_SCORE_ROWS, _LANDMARKS)])
+            self.scores.fit(chosen.some.double())
+        seen = self.see(chosen.some)
+        different = self.see(chosen.different).rows
+        pooled = Pooled(seen.rows, seen.scores, different)
         for stack in self:
-            stack.fit(seen, self)
+            stack.fit(pooled, self)
 
     def see(self, points: Tensor) -> Seen:
         """What the stacks share of some points."""
@@ -681,6 +694,27 @@ class Views(nn.Module):
         """How many views there are."""
         return sum(len(stack.columns()) for stack in self)
 
+    def check(self) -> None:
+        """Raise `InputError` where what was read from a file could not be looked through."""
+        if self.schema is None:
+            raise InputError("these views have seen no points.")
+        width = len(self.schema.columns)
+        # Sizes first: no number in a file decides how much memory is taken.
+        size = sum(stack.size() for stack in self)
+        if size > _MOST_FEATURES:
+            raise InputError(f"{size} features of a point are more than memory holds.")
+        seen = self.see(torch.zeros(2, *self.schema.shape))
+        for stack in self:
+            features = stack.features(seen)
+            columns = stack.columns()
+            named = itertools.chain.from_iterable(columns)
+            of_table = all(0 <= column < width for column in named)
+            fits = features.ndim == 3 and features.shape[1] == len(columns) and of_table
+            if not fits or not bool(torch.isfinite(features).all()):
+                raise InputError(f"{stack.kind!r} is not a view of these columns.")
+            if features.shape[2] <= _MOST_CHECKED:
+                stack.metric()
+
     @property
     def is_image(self) -> bool:
         """Whether points are images."""
@@ -699,6 +733,10 @@ class Views(nn.Module):
             atoms.extend([Atom(place, is_level)] * indicators)
             atoms.extend([Atom(place, False)] * gap)
         return atoms
+
+    def owners(self) -> Tensor:
+        """(atoms,) the column of the table that each encoded column belongs to."""
+        return _as_places([atom.column for atom in self.atoms])
 
     def members(self) -> list[list[int]]:
         """The encoded columns of each column of the table."""
@@ -746,25 +784,29 @@ def _for_images() -> list[View]:
     return [Landmarks("gaussian"), Landmarks("laplace"), Pixels(), Patches()]
 
 
-class _Ordered(NamedTuple):
-    points: Tensor
-    different: int  # how many of them differ
+class _Chosen(NamedTuple):
+    some: Tensor  # points that stand for all
+    different: Tensor  # points of which no two are equal
 
 
-def _different_first(points: Tensor) -> _Ordered:
-    """The points in an order that depends on their values only, those that differ first.
+def _by_content(points: Tensor) -> _Chosen:
+    """Some of the points, chosen and ordered by their values only.
 
-    Neither the labels nor a seed have a say in which points become landmarks, so that another seed
-    changes the shuffles and nothing else.
+    Neither labels nor the order of rows nor a seed have a say in which points become landmarks.
     """
     keys = row_keys(points.flatten(1))
     order = torch.argsort(keys, stable=True)
     in_order = keys[order]
-    repeated = torch.zeros(len(order), dtype=torch.bool)
-    repeated[1:] = in_order[1:] == in_order[:-1]
-    first = order[~repeated]
-    again = order[repeated]
-    return _Ordered(points[torch.cat([first, again])], len(first))
+    is_first = torch.ones(len(order), dtype=torch.bool)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    numbers = torch.arange(len(order))
+    earlier = torch.where(is_first, numbers, 0).cummax(0).values
+    times = numbers - earlier  # how often an equal point came before
+    # Points that are equal get keys that differ, or some kinds of points would be chosen whole.
+    mixed = (in_order + times * _ODD) * _ODD
+    typical = order[mixed.argsort(stable=True)][:_FIT_ROWS]
+    different = order[is_first][:_FIT_ROWS]
+    return _Chosen(points[typical], points[different])
 
 
 def bumps(scores: Tensor, count: int, width: float) -> Tensor:
@@ -791,7 +833,7 @@ def combinations(columns: int, order: int, most: int, strength: Tensor | None) -
     total = math.comb(columns, order)
     if total <= most:
         every = list(itertools.combinations(range(columns), order))
-        return torch.tensor(every, dtype=torch.int64).reshape(-1, order)
+        return _as_places(every).reshape(-1, order)
     fixed = np.random.default_rng(0)
     chosen: dict[tuple[int, ...], None] = {}
     if strength is not None:
@@ -801,7 +843,24 @@ def combinations(columns: int, order: int, most: int, strength: Tensor | None) -
     while len(chosen) < most:
         drawn = sorted(int(column) for column in fixed.choice(columns, order, replace=False))
         chosen[tuple(drawn)] = None
-    return torch.tensor(list(chosen), dtype=torch.int64)
+    return _as_places(list(chosen))
+
+
+def _frequent(levels: list[int], seen: Seen, most: int) -> list[int]:
+    """The encoded columns of a category's most frequent levels, `most` of them at most."""
+    shares = seen.rows[:, levels].mean(0)
+    order = shares.argsort(descending=True, stable=True)
+    return [levels[place] for place in order[:most].tolist()]
+
+
+def _whole_numbers(*shape: int) -> Tensor:
+    """A buffer of places, which `fit` fills."""
+    return torch.empty(shape, dtype=torch.int64)
+
+
+def _as_places(numbers: Sequence[Any]) -> Tensor:
+    """Whole numbers as a tensor, also where there are none."""
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def _taken(rows: Tensor, places: Tensor) -> Tensor:

@@ -56,9 +56,25 @@ from .._statistics import (
     HotellingT2,
     SmallestRank,
     SoftMaximum,
+    Spectral,
     Surprise,
 )
 from .._two_sample import FittedTest, TwoSampleTest
+from .._views import (
+    Cells,
+    Family,
+    Features,
+    Landmarks,
+    Levels,
+    NormalScores,
+    Patches,
+    Pixels,
+    Products,
+    Shapes,
+    Together,
+    Values,
+    Views,
+)
 
 OWN = "own"
 """In place of a class: the class of this part is not ours."""
@@ -78,6 +94,12 @@ Matrix = Annotated[nn.Parameter, 1, 2]
 Points = Annotated[nn.Parameter, 1, 2, 4]
 ScalarBuffer = Annotated[Tensor, 0]
 VectorBuffer = Annotated[Tensor, 1]
+MatrixBuffer = Annotated[Tensor, 2]
+FilterBuffer = Annotated[Tensor, 1, 4]
+WHOLE = "whole"
+"""Says of a tensor that it holds whole numbers."""
+Places = Annotated[Tensor, WHOLE, 1]
+PlacesMatrix = Annotated[Tensor, WHOLE, 2]
 _RADIAL: Attributes = {"factor": Positive, "log_bandwidth": Scalar}
 
 MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
@@ -136,13 +158,51 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "_open": bool,
             "_usual": float,
         },
+        Views: {
+            "usual": bool,
+            "stacks": nn.ModuleList,
+            "scores": NormalScores,
+            "schema": Schema | None,
+        },
+        NormalScores: {"knots": MatrixBuffer, "heights": MatrixBuffer},
+        Landmarks: {
+            "kernel": Literal["gaussian", "laplace"],
+            "count": int,
+            "family": Family,
+            "places": MatrixBuffer,
+            "width": ScalarBuffer,
+        },
+        Together: {"power": Literal[1, 2], "projection": MatrixBuffer},
+        Values: {"numbers": Places, "owners": Places},
+        Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
+        Levels: {"places": PlacesMatrix, "owners": Places},
+        Products: {
+            "order": Literal[2, 3],
+            "most": int,
+            "family": Family,
+            "kind": str,
+            "weight": Positive,
+            "factors": PlacesMatrix,
+            "owners": PlacesMatrix,
+        },
+        Cells: {
+            "most": int,
+            "bumps": int,
+            "width": Positive,
+            "numbers": PlacesMatrix,
+            "places": PlacesMatrix,
+            "pairs": PlacesMatrix,
+        },
+        Pixels: {"means": VectorBuffer},
+        Patches: {"count": int, "side": int, "filters": FilterBuffer},
+        Features: {"featurizer": nn.Module},
     }
 )
 """Every attribute of our modules, by class."""
 
 # Lists rather than a search among subclasses: whatever is not named here cannot come from a file.
 OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
-_STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2, Fused)
+_STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2, Fused, Spectral)
 _WAYS_OF_FUSING = (SmallestRank, SoftMaximum, Surprise)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, SpectralLimit)
 _OTHERS = (

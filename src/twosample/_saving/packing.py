@@ -115,6 +115,12 @@ class _Writer:
         if isinstance(part, nn.Module):
             _refuse_scikit_learn(part)
             self._keep(part.state_dict(), place)
+        elif hasattr(part, "transform"):
+            raise InputError(
+                f"the test holds the scikit-learn transformer {part!r}, which only pickle could "
+                "keep, so it cannot be saved. Keep the samples and fit it again, or give Features "
+                "a torch module."
+            )
         # An objective may be a function, which has a name of its own.
         name = getattr(part, "__name__", type(part).__name__)
         self.own[name] = part

@@ -25,6 +25,7 @@ from .._data.schema import Schema
 from .._kernels import Embedding
 from .._objectives import Objective
 from .._two_sample import FittedTest
+from .._views import Views
 from ..errors import InputError
 from .forms import (
     CONTAINERS,
@@ -35,6 +36,7 @@ from .forms import (
     OWN,
     SAME,
     SETTINGS,
+    WHOLE,
     Positive,
     class_named,
     is_tensor,
@@ -117,15 +119,18 @@ class _Reader:
         if origin in (Union, UnionType):
             return self._any_of(data, options, place)
         if origin is Literal:
-            known = type(data) is str and data in options
-            return _checked(data, known, f"one of {', '.join(options)}", place)
+            known = type(data) in (str, int) and data in options
+            listed = ", ".join(map(str, options))
+            return _checked(data, known, f"one of {listed}", place)
         if origin is tuple:
             return self._tuple(data, options, place)
         if hint in _PLAIN:
             return _PLAIN[hint](data, place)
         if is_tensor(hint):
             # An annotation has the type first, then the numbers of dimensions.
-            return self._tensor(place, dimensions=options[1:])
+            whole = WHOLE in options
+            dimensions = tuple(number for number in options[1:] if number != WHOLE)
+            return self._tensor(place, dimensions=dimensions, whole=whole)
         return self._part(data, hint, place)
 
     def _any_of(self, data: Any, options: tuple[Any, ...], place: str) -> Any:
@@ -151,16 +156,22 @@ class _Reader:
         return tuple(members)
 
     def _tensor(
-        self, place: str, like: Tensor | None = None, dimensions: tuple[int, ...] = ()
+        self,
+        place: str,
+        like: Tensor | None = None,
+        dimensions: tuple[int, ...] = (),
+        whole: bool = False,
     ) -> Tensor:
         """The tensor of a place, like another one or of so many dimensions where that is said."""
         if place not in self.tensors:
             raise InputError(f"the tensor {place} is missing.")
         # A copy lies where torch puts its tensors: sums depend on alignment.
         tensor = self.tensors.pop(place).clone()
-        # Batch normalisations count batches in whole numbers; all else is of floats.
-        is_float = like is None or like.is_floating_point()
-        right_kind = tensor.is_floating_point() == is_float
+        # Batch normalisations count batches in whole numbers.
+        is_float = not whole if like is None else like.is_floating_point()
+        right_kind = (
+            tensor.dtype == torch.int64 if whole else tensor.is_floating_point() == is_float
+        )
         if not _is_meant(tensor, place).all() or not right_kind:
             raise InputError(
                 f"the tensor {place} holds what are no numbers, or numbers of another kind."
@@ -435,7 +446,9 @@ def _check_fitted(fitted: FittedTest, *, only_ours: bool) -> None:
     statistic = fitted.spec.statistic
     statistic.check(representation)
     fitted.spec.calibration.check(statistic, representation)
-    if only_ours:
+    if isinstance(representation, Views):
+        _check_views(representation, fitted.schema, only_ours=only_ours)
+    elif only_ours:
         _check_shapes(representation, fitted.schema)
 
 
@@ -470,6 +483,21 @@ def _check_scaling(scaling: Scaling, schema: Schema) -> None:
             )
     if not (scaling.scale > 0).all():
         raise InputError("its scaling has a scale that is not positive.")
+
+
+def _check_views(views: Views, schema: Schema, *, only_ours: bool) -> None:
+    """Let views look at two points, of which only the shape matters."""
+    if views.schema != schema:
+        raise InputError("its views are made for other columns than it has.")
+    # A point of a size that a file chooses may not fit into memory.
+    if not only_ours or math.prod(schema.shape) >= _AFFORDABLE:
+        return
+    try:
+        views.check()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"its views do not fit its columns ({words(error)}).") from error
 
 
 def _check_shapes(seen: nn.Module, schema: Schema) -> None:

@@ -32,11 +32,13 @@ from ..errors import IncompatibleParts, InputError
 from .base import Bins, Statistic
 
 _REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
-_PIECE = 2**16  # points whose sums are made by one piece of work
+_LEAST_PIECE = 2**16  # points whose sums are made by one piece of work
+_PIECES = 64  # at most so many of them: each returns the sums of all features
 _AT_ONCE = 2**23  # bytes of features at a time
 _ROWS_FOR_COVARIANCE = 20_000  # points; more would improve it by little
 _ROWS_FOR_LARGE = 4000  # of many features, where it would cost more than all the rest
 _RANK = 1e-8  # eigenvalues below this share of the first are rounding
+_ROUNDING = 1e-13  # a variance below this share of the mean square is, too
 _TIE = 1e-9  # values of the statistic that differ by less are equal but for rounding
 
 
@@ -165,9 +167,10 @@ class Spectral(Statistic):
         count = sum(points.sizes)
         # Of many points some make the covariances. They are drawn, so that labels have no say.
         rank = torch.randperm(count, generator=generator)
+        of_stacks = _add_up(representation, points, bins, rank)
         stacks = []
-        for number, sums in enumerate(_add_up(representation, points, bins, rank)):
-            stack = cast(View, representation.stacks[number])
+        for number, stack in enumerate(representation):
+            sums = of_stacks.pop(0)  # so that its memory is free when it is used
             if sums.totals.numel():
                 stacks.append(_along_axes(stack, number, sums, bins, self.regularisation))
         names = [cast(View, representation.stacks[each.stack]).kind for each in stacks]
@@ -234,9 +237,9 @@ class Spectral(Statistic):
         stack = cast(View, views.stacks[chosen.stack])
         scores = []
         with torch.no_grad():
-            for part in _parts_of(stack, views, rows):
-                features = stack.features(views.see(part))[:, view]
-                scores.append((features - chosen.means[view]) @ direction)
+            for features in _features_of(stack, views, rows):
+                centred = features[:, view] - chosen.means[view]
+                scores.append(centred @ direction)
         return torch.cat(scores)
 
     def best(self, prepared: PreparedSpectral) -> tuple[int, int]:
@@ -270,14 +273,16 @@ class Sums(NamedTuple):
     """What a stack sums over points."""
 
     totals: Tensor  # (S, views, features) of features over bins
+    some: Tensor  # (views, features) of features over the points that are in the products
     products: Tensor  # (views, features, features) of features with each other
     counted: int  # how many points are in the products
 
     def plus(self, other: Sums) -> Sums:
         """The sums over the points of both."""
         self.totals.add_(other.totals)
+        self.some.add_(other.some)
         self.products.add_(other.products)
-        return Sums(self.totals, self.products, self.counted + other.counted)
+        return Sums(self.totals, self.some, self.products, self.counted + other.counted)
 
 
 def _add_up(
@@ -291,11 +296,13 @@ def _add_up(
     resources = points.resources
     shared = resources.workers.share(views)
     of_all = bins.of_all
-    pieces = range(0, len(rows), _PIECE)
+    # The same pieces whoever does them, or sums would be rounded in other ways.
+    size = max(_LEAST_PIECE, -(-len(rows) // _PIECES))
+    pieces = range(0, len(rows), size)
 
     def work() -> Iterator[tuple[Any, ...]]:
         for first in pieces:
-            part = slice(first, first + _PIECE)
+            part = slice(first, first + size)
             yield shared, rows[part], of_all[part], bins.count, rank[part]
 
     totals: list[Sums] = []
@@ -331,34 +338,44 @@ def _sums_of_stack(
     count: int,
     rank: Tensor,
 ) -> Sums:
-    _, number, width = stack.features(views.see(rows[:1])).shape
+    number, width = _shape_of(stack, views, rows)
     totals = torch.zeros(count, number * width, dtype=torch.float64)
+    some = torch.zeros(number, width, dtype=torch.float64)
     products = torch.zeros(number, width, width, dtype=torch.float64)
     most = _ROWS_FOR_LARGE if width > 100 else _ROWS_FOR_COVARIANCE
     counted = 0
     first = 0
-    for part in _parts_of(stack, views, rows) if number * width else ():
-        here = slice(first, first + len(part))
-        first += len(part)
-        features = stack.features(views.see(part))  # (N, views, features)
+    for features in _features_of(stack, views, rows):  # (N, views, features)
+        here = slice(first, first + len(features))
+        first += len(features)
         totals.index_add_(0, of_bin[here], features.flatten(1))
         chosen = rank[here] < most
         if not bool(chosen.all()):
             features = features[chosen]
         counted += len(features)
+        some += features.sum(0)
         if width == 1:
             products[:, 0, 0] += features[:, :, 0].square().sum(0)
         else:
             by_view = features.transpose(0, 1)
             products += by_view.mT @ by_view
-    return Sums(totals.view(count, number, width), products, counted)
+    return Sums(totals.view(count, number, width), some, products, counted)
 
 
-def _parts_of(stack: View, views: Views, rows: Tensor) -> Iterator[Tensor]:
-    """Some rows at a time, so that their features fit into memory."""
+def _shape_of(stack: View, views: Views, rows: Tensor) -> tuple[int, int]:
+    """How many views a stack has, and how many features each."""
     _, number, width = stack.features(views.see(rows[:1])).shape
-    step = max(16, _AT_ONCE // (8 * max(1, number * width)))
-    return iter(torch.split(rows, step))
+    return number, width
+
+
+def _features_of(stack: View, views: Views, rows: Tensor) -> Iterator[Tensor]:
+    """Features of some rows at a time, so that they fit into memory; nothing if there are none."""
+    number, width = _shape_of(stack, views, rows)
+    if number * width == 0:
+        return
+    step = max(16, _AT_ONCE // (8 * number * width))
+    for part in torch.split(rows, step):
+        yield stack.features(views.see(part))
 
 
 def _along_axes(
@@ -371,17 +388,18 @@ def _along_axes(
     """The sums along the eigenvectors of the pooled covariance, and the weights of each lambda."""
     sizes = torch.bincount(bins.of_all, minlength=bins.count).double()  # points in each bin
     means = sums.totals.sum(0) / sizes.sum()  # (views, features)
-    centred = sums.totals - sizes[:, None, None] * means
-    second = sums.products / max(1, sums.counted)
-    covariance = second - means[:, :, None] * means[:, None, :]
+    centred = sums.totals.sub_(sizes[:, None, None] * means)
     metric = stack.metric()
-    if metric is not None:
-        half = torch.linalg.solve_triangular(metric, covariance, upper=False)
-        covariance = torch.linalg.solve_triangular(metric, half.mT, upper=False)
-    covariance = (covariance + covariance.mT) / 2  # but for rounding it is symmetric already
+    # About the mean of the same points: about that of all, the smallest eigenvalues would drown.
+    middle = sums.some / sums.counted
+    second = _measured(sums.products / sums.counted, metric)
+    squared_middle = _measured(middle[:, :, None] * middle[:, None, :], metric)
+    covariance = second - squared_middle
     values, vectors = torch.linalg.eigh(covariance)
     spectrum = values.flip(1).clamp_min(0)  # the largest first
-    is_axis = spectrum > _RANK * spectrum[:, :1]
+    # A feature that is constant has a variance of rounding only.
+    rounding = _ROUNDING * second.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
+    is_axis = (spectrum > _RANK * spectrum[:, :1]) & (spectrum > rounding)
     kept = max(1, int(is_axis.any(0).sum()))
     axes = vectors.flip(2)[:, :, :kept]
     if metric is not None:
@@ -399,6 +417,14 @@ def _along_axes(
         regularisation=lambdas,
         columns=stack.columns(),
     )
+
+
+def _measured(matrices: Tensor, metric: Tensor | None) -> Tensor:
+    """L^-1 M L^-T for (views, features, features) matrices M and the factors L of a metric."""
+    if metric is not None:
+        half = torch.linalg.solve_triangular(metric, matrices, upper=False)
+        matrices = torch.linalg.solve_triangular(metric, half.mT, upper=False)
+    return (matrices + matrices.mT) / 2  # but for rounding it is symmetric already
 
 
 def _weights(spectrum: Tensor, is_axis: Tensor, lambdas: tuple[float, ...]) -> Tensor:

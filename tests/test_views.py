@@ -1,0 +1,393 @@
+"""Views: normal scores against scipy, which points become landmarks, and that labels are never
+seen."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+import torch
+
+import twosample
+from bank import seeded
+from twosample import Columns, InputError, Permutation, Spectral, TwoSampleTest, Views
+from twosample._data.samples import Samples
+from twosample._data.schema import Column, Schema
+from twosample._views import (
+    Cells,
+    Landmarks,
+    Levels,
+    NormalScores,
+    Patches,
+    Products,
+    Together,
+    Values,
+    bumps,
+    combinations,
+    correlations,
+)
+
+
+def numbers(rows: int, columns: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, columns))
+
+
+def mixed(rows: int, seed: int = 0, *, levels: int = 4) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    size = np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows))
+    return pd.DataFrame(
+        {
+            "size": size,
+            "count": rng.integers(0, 5, rows),
+            "new": rng.random(rows) < 0.3,
+            "colour": rng.choice([f"c{level}" for level in range(levels)], rows),
+            "shape": rng.choice(["round", "flat"], rows),
+        }
+    )
+
+
+INDICATED = Columns(missing="indicator")
+
+
+def views_of(X, Y, *, rng: int = 0, columns: Columns | None = None, test=None) -> Views:
+    test = twosample.spectral(permutations=19) if test is None else test
+    return test.run(X, Y, rng=rng, columns=columns).fitted.representation
+
+
+# Normal scores
+
+
+def ranked(column: np.ndarray) -> np.ndarray:
+    """The standardised normal scores of middle ranks."""
+    middle = scipy.stats.rankdata(column) - 0.5
+    scores = scipy.special.ndtri(middle / len(column))
+    return (scores - scores.mean()) / scores.std()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.random.default_rng(0).normal(size=400),
+        np.random.default_rng(1).integers(0, 7, 400).astype(float),
+        np.random.default_rng(2).standard_cauchy(300),
+        np.repeat([0.0, 1.0], [390, 10]),
+    ],
+    ids=["continuous", "ties", "heavy tails", "two values"],
+)
+def test_normal_scores_are_those_of_scipy(column):
+    scores = NormalScores()
+    rows = torch.from_numpy(column)[:, None]
+    scores.fit(rows)
+    assert np.allclose(scores(rows)[:, 0], ranked(column), atol=1e-12)
+
+
+def test_more_values_than_knots_are_interpolated():
+    column = np.random.default_rng(0).normal(size=20_000)
+    scores = NormalScores()
+    rows = torch.from_numpy(column)[:, None]
+    scores.fit(rows)
+    made = scores(rows)[:, 0].numpy()
+    inner = np.abs(column) < 2.5
+    assert np.abs(made - ranked(column))[inner].max() < 0.02
+    assert (np.diff(made[np.argsort(column)]) >= 0).all()
+
+
+def test_unseen_values_lie_between_their_neighbours_and_never_beyond_the_ends():
+    scores = NormalScores()
+    seen = torch.tensor([[0.0], [1.0], [1.0], [3.0]], dtype=torch.float64)
+    scores.fit(seen)
+    at = {value: float(scores(torch.tensor([[value]], dtype=torch.float64))) for value in (0, 1, 3)}
+    new = torch.tensor([[-9.0], [2.0], [99.0]], dtype=torch.float64)
+    expected = [at[0], (at[1] + at[3]) / 2, at[3]]
+    assert scores(new)[:, 0].tolist() == pytest.approx(expected)
+
+
+def test_a_constant_column_has_no_scores():
+    scores = NormalScores()
+    scores.fit(torch.full((9, 1), 2.5, dtype=torch.float64))
+    others = torch.tensor([[2.5], [1.0], [7.0]], dtype=torch.float64)
+    assert scores(others).tolist() == [[0.0], [0.0], [0.0]]
+
+
+# Features
+
+
+def test_bumps_are_gaussian():
+    made = bumps(torch.tensor([[0.3, -1.0]], dtype=torch.float64), 3, 0.5)
+    for column, score in enumerate((0.3, -1.0)):
+        for place, centre in enumerate((-2.2, 0.0, 2.2)):
+            expected = math.exp(-0.5 * ((score - centre) / 0.5) ** 2)
+            assert float(made[0, column, place]) == pytest.approx(expected)
+
+
+def test_products_and_squares_are_those_of_the_scores():
+    X = numbers(20, 4)
+    views = views_of(X, numbers(20, 4, 1))
+    points = torch.randn(7, 4, generator=seeded(), dtype=torch.float64)
+    seen = views.see(points)
+    by_class = {(type(stack).__name__, getattr(stack, "order", 0)): stack for stack in views}
+    squares = by_class["Values", 0].features(seen)[:, 4:, 0]
+    assert torch.equal(squares, seen.scores.square())
+    pairs = by_class["Products", 2].features(seen)[:, :, 0]
+    uniform = torch.special.ndtr(seen.scores) - 0.5
+    triples = by_class["Products", 3].features(seen)[:, :, 0]
+    for place, (a, b) in enumerate(itertools.combinations(range(4), 2)):
+        assert torch.allclose(pairs[:, place], seen.scores[:, a] * seen.scores[:, b])
+    for place, (a, b, c) in enumerate(itertools.combinations(range(4), 3)):
+        expected = uniform[:, a] * uniform[:, b] * uniform[:, c]
+        assert torch.allclose(triples[:, place], expected)
+
+
+def test_cells_are_levels_times_bumps_and_levels_times_levels():
+    views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    (cells,) = [stack for stack in views if isinstance(stack, Cells)]
+    names = [column.name for column in views.schema.columns]
+    rows = torch.zeros(2, *views.schema.shape)
+    features = list(views.schema.features)
+    rows[0, features.index("colour=c2")] = 1.0
+    rows[0, features.index("shape=flat")] = 1.0
+    seen = views.see(rows)
+    made = cells.features(seen)
+    pair = tuple(sorted((names.index("colour"), names.index("shape"))))
+    of_pair = made[:, cells.columns().index(pair)]
+    assert sorted(of_pair[0].tolist())[-2:] == [0.0, 1.0]  # one cell, that of c2 and flat
+    assert not of_pair[1].any()
+    pair = tuple(sorted((names.index("colour"), names.index("size"))))
+    of_number = made[0, cells.columns().index(pair)]
+    expected = bumps(seen.scores[:1, [features.index("size")]], 6, 0.6)[0, 0]
+    assert sorted(of_number[of_number > 0].tolist()) == pytest.approx(sorted(expected.tolist()))
+
+
+def test_the_frequent_levels_of_a_category_are_kept():
+    weights = np.r_[np.full(16, 0.2 / 16), np.full(4, 0.2)]
+
+    def table(seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        kinds = [f"k{level}" for level in rng.choice(np.arange(10, 30), 300, p=weights)]
+        return pd.DataFrame({"kind": kinds, "x": rng.normal(size=300)})
+
+    views = views_of(table(1), table(2))
+    (cells,) = [stack for stack in views if isinstance(stack, Cells)]
+    (levels,) = [stack for stack in views if isinstance(stack, Levels)]
+    assert cells.places.shape == (2, 7)  # slots for six bumps and for missing values
+    frequent = [f"kind=k{level}" for level in range(26, 30)]
+    for places in (cells.places[0, :4], levels.places[0, :4]):
+        assert sorted(views.schema.features[place] for place in places.tolist()) == frequent
+    assert levels.places.shape == (1, 21)  # all of them, and any other
+
+
+# Which columns, pairs and triples
+
+
+@pytest.mark.parametrize(("order", "most"), [(2, 45), (2, 44), (2, 7), (3, 120), (3, 30)])
+def test_a_budget_of_combinations_is_kept(order, most):
+    strength = torch.zeros(10, 10, dtype=torch.float64)
+    strength[3, 8] = strength[8, 3] = 0.9
+    strength[1, 5] = strength[5, 1] = -0.0
+    chosen = combinations(10, order, most, strength if order == 2 else None)
+    as_sets = {tuple(row) for row in chosen.tolist()}
+    assert len(chosen) == len(as_sets) == min(most, math.comb(10, order))
+    assert all(list(row) == sorted(set(row)) for row in as_sets)
+    again = combinations(10, order, most, strength if order == 2 else None)
+    assert torch.equal(chosen, again)
+    if order == 2:
+        assert (3, 8) in as_sets
+
+
+def test_half_of_the_pairs_depend_most_on_each_other():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 40))
+    rows[:, 30] = rows[:, 11] + 0.1 * rng.normal(size=200)
+    views = views_of(rows[:100], rows[100:])
+    (pairs,) = [stack for stack in views if isinstance(stack, Products) and stack.order == 2]
+    assert len(pairs.factors) == 500
+    assert pairs.factors[0].tolist() == [11, 30]
+    strength = correlations(torch.from_numpy(rows))
+    expected = np.abs(np.corrcoef(rows.T))
+    assert np.allclose(strength, expected)
+
+
+def test_few_columns_have_no_pairs_and_no_triples():
+    kinds = {columns: set() for columns in (1, 2, 3)}
+    for columns, seen in kinds.items():
+        views = views_of(numbers(20, columns), numbers(20, columns, 1))
+        seen.update(stack.family for stack in views)
+    assert kinds[1] == {"joint", "column"}
+    assert kinds[2] == {"joint", "column", "pair"}
+    assert kinds[3] == {"joint", "column", "pair", "triple"}
+
+
+def test_the_count_of_views_is_that_of_the_rows_of_the_statistic():
+    result = twosample.spectral(permutations=19).run(numbers(30), numbers(30, 3, 1), rng=0)
+    views = result.fitted.representation
+    places = {(row.stack, row.view) for row in result.calibrated.prepared.rows()}
+    assert views.count() == len(places)
+
+
+# Which points
+
+
+def buffers(views: Views) -> dict[str, bytes]:
+    return {name: buffer.numpy().tobytes() for name, buffer in views.named_buffers()}
+
+
+@pytest.mark.parametrize("kind", ["numbers", "mixed", "images", "few values"])
+def test_labels_order_and_seed_leave_every_buffer_as_it_was(kind):
+    rng = np.random.default_rng(3)
+    pooled = {
+        "numbers": numbers(60),
+        "mixed": mixed(60),
+        "images": rng.integers(0, 256, (40, 9, 8), dtype=np.uint8),
+        "few values": rng.integers(0, 3, (60, 3)).astype(float),
+    }[kind]
+    columns = INDICATED if kind == "mixed" else None
+    expected = None
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(pooled))
+        shuffled = pooled.iloc[order] if kind == "mixed" else pooled[order]
+        # Another number of rows in X, another order, another seed.
+        n = len(pooled) // 2 + seed
+        made = buffers(views_of(shuffled[:n], shuffled[n:], rng=seed, columns=columns))
+        if expected is None:
+            expected = made
+        assert made == expected
+
+
+def test_rows_that_occur_often_are_fitted_on_as_often(monkeypatch):
+    monkeypatch.setattr("twosample._views._FIT_ROWS", 400)
+    values = np.repeat([0.0, 1.0, 2.0], [3000, 900, 100])[:, None]
+    np.random.default_rng(0).shuffle(values)
+    views = views_of(values[:2000], values[2000:])
+    heights = torch.unique(views.scores.heights)
+    shares = np.array([0.75, 0.225, 0.025])
+    middle = np.cumsum(shares) - shares / 2
+    scores = scipy.special.ndtri(middle)
+    mean = shares @ scores
+    spread = np.sqrt(shares @ (scores - mean) ** 2)
+    assert np.allclose(heights, (scores - mean) / spread, atol=0.35)
+
+
+def test_no_landmark_is_there_twice():
+    rows = np.random.default_rng(0).integers(0, 4, (300, 2)).astype(float)
+    views = views_of(rows[:150], rows[150:])
+    for stack in views:
+        if isinstance(stack, Landmarks):
+            assert len(torch.unique(stack.places, dim=0)) == len(stack.places) == 16
+
+
+def test_wide_tables_are_projected(monkeypatch):
+    monkeypatch.setattr("twosample._views._MOST_LINEAR", 10)
+    views = views_of(numbers(30, 20), numbers(30, 20, 1))
+    together = [stack for stack in views if isinstance(stack, Together)]
+    points = torch.randn(5, 20, dtype=torch.float64, generator=seeded())
+    seen = views.see(points)
+    for stack in together:
+        assert stack.projection.shape == (20, 10)
+        expected = seen.scores.pow(stack.power) @ stack.projection
+        assert torch.equal(stack.features(seen)[:, 0], expected)
+
+
+def test_patches_are_no_larger_than_their_images():
+    images = np.random.default_rng(0).normal(size=(20, 1, 3, 7))
+    views = views_of(images[:10], images[10:])
+    (patches,) = [stack for stack in views if isinstance(stack, Patches)]
+    assert patches.filters.shape == (64, 1, 3, 3)
+
+
+# Odd samples
+
+
+def one_p(X, Y, **options) -> float:
+    test = twosample.spectral(permutations=99)
+    return test.run(X, Y, rng=0, **options).pvalue
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda seed: numbers(15, 1, seed),
+        lambda seed: np.c_[numbers(15, 2, seed), np.ones(15)],
+        lambda seed: mixed(15, seed)[["colour"]],
+        lambda seed: mixed(15, seed)[["colour", "shape"]],
+        lambda seed: mixed(15, seed)[["new"]],
+        lambda seed: mixed(15, seed)[["new", "colour"]],
+        lambda seed: mixed(15, seed)[["count"]],
+        lambda seed: numbers(5, 300, seed),
+        lambda seed: numbers(3, 2, seed),
+        lambda seed: np.random.default_rng(seed).normal(size=(8, 1, 2, 2)),
+    ],
+    ids=[
+        "one column",
+        "a constant column",
+        "one category",
+        "categories",
+        "one boolean",
+        "a boolean and a category",
+        "counts",
+        "wide",
+        "three rows",
+        "tiny images",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::twosample.InputWarning")
+def test_odd_samples_have_p_values_and_no_sample_differs_from_itself(sample):
+    pvalue = one_p(sample(0), sample(1))
+    assert 0 < pvalue <= 1
+    assert one_p(sample(0), sample(0)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::twosample.InputWarning")
+def test_equal_rows_and_pairs_of_rows_have_p_values():
+    assert one_p(np.ones((6, 3)), np.ones((5, 3))) == 1
+    assert one_p(np.full((4, 1, 4, 4), 7.0), np.full((4, 1, 4, 4), 7.0)) == 1
+    assert one_p(numbers(2), numbers(2, 3, 1)) >= 1 / 6
+    with pytest.raises(InputError, match="X has 1 row to test; a test needs at least 2"):
+        one_p(numbers(1), numbers(9))
+
+
+def test_a_new_level_has_a_place_when_a_fitted_test_is_applied():
+    fitted = twosample.spectral(permutations=99).fit(mixed(80), mixed(80, 1), columns=INDICATED)
+    X = mixed(60, 2)
+    Y = mixed(60, 3)
+    Y["colour"] = "never seen"
+    with pytest.warns(twosample.InputWarning, match="taken as 'other': 'never seen'"):
+        assert fitted.test(X, Y, rng=0).pvalue == 0.01
+    assert 0 < fitted.test(X, mixed(60, 4), rng=0).pvalue <= 1
+
+
+def test_swapping_x_and_y_changes_nothing_but_the_draw():
+    X, Y = mixed(5, 0), mixed(4, 1)  # few enough for all labellings
+    one = twosample.spectral().run(X, Y, rng=0, columns=INDICATED)
+    other = twosample.spectral().run(Y, X, rng=0, columns=INDICATED)
+    assert one.pvalue == other.pvalue
+    assert one.statistic == pytest.approx(other.statistic, rel=1e-6)
+
+
+def test_views_that_have_seen_no_table_say_so():
+    with pytest.raises(InputError, match="have seen no table yet"):
+        Views().numbers()
+
+
+def test_values_belong_to_their_columns():
+    views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    (values,) = [stack for stack in views if isinstance(stack, Values)]
+    names = [views.schema.columns[column].name for (column,) in values.columns()]
+    atoms = len(views.schema.features)
+    expected = [column.name for column in views.schema.columns for _ in column.features]
+    assert names[:atoms] == expected
+    assert set(names[atoms:]) == {"size", "count"}  # what has a square
+
+
+def test_a_stack_is_fitted_on_points_without_a_schema_of_the_library():
+    names = (Column("a", "numeric"), Column("b", "numeric"))
+    pooled = Samples(*torch.randn(2, 9, 2, generator=seeded()), Schema("table", (2,), names))
+    views = Views(Together())
+    views.look_at(pooled.schema)
+    views.start(pooled.pooled(), seeded())
+    assert views.count() == 1
+    test = TwoSampleTest(views, statistic=Spectral(), calibration=Permutation(19))
+    assert "Together(power=1)" in repr(test)
