@@ -73,9 +73,8 @@ from twosample import _views as views
 from twosample._cli import main as cli
 from twosample._methods import ABLATIONS
 from twosample._saving import forms, saving
-from twosample._statistics import fused
+from twosample._statistics import fused, spectral
 from twosample._statistics import mmd as statistics
-from twosample._statistics import spectral
 
 ROOT = Path(__file__).parents[1]
 QUICK = {
@@ -1200,7 +1199,7 @@ def test_options_of_apply_are_those_of_test(folder):
 
 def test_fit_in_its_other_ways(folder):
     assert call(*FIT, "--quiet").stdout.count("\n") == 1
-    assert "holds mmd-median, fitted on 60 + 60 rows" in call(*FIT[:5], "--method", "auto").stdout
+    assert "holds spectral, fitted on 60 + 60 rows" in call(*FIT[:5], "--method", "auto").stdout
     assert "training" not in call(*FIT[:5], "--method", "mmd-median").stdout
     for name in "ab":
         np.save(f"{name}.npy", normal(60, ord(name)))

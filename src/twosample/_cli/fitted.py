@@ -65,6 +65,9 @@ def fit(
     it, as often as you like, without learning again. Rows that were learned from must not be
     tested: they would seem to differ more than others do.
 
+    Of the default method the file holds the views: which columns, pairs and landmarks it looks at.
+    They are learned without labels; the network that may follow in 'twosample test' is not kept.
+
     What --columns, --drop, --type and --missing say is kept in the file, and 'twosample apply'
     treats other rows alike. The file is in the safetensors format, which runs no code when it is
     read.
