@@ -104,6 +104,8 @@ def test_the_deep_kernel_and_unequal_sizes(folder):
         "test",
         "same.csv",
         "short.csv",
+        "--method",
+        "mmd-d",
         "--permutations",
         "99",
         "--seed",
@@ -113,6 +115,17 @@ def test_the_deep_kernel_and_unequal_sizes(folder):
     )
     assert done.stdout.startswith("The samples differ: p = 0.010")
     assert "mmd-d, learned on 24 + 16 rows, tested on 36 + 25" in done.stdout
+
+
+def test_the_default_tests_all_rows(folder):
+    done = call("test", "same.csv", "other.csv", "--permutations", "99", "--seed", "1")
+    named = call(
+        "test", "same.csv", "other.csv", "--permutations", "99", "--seed", "1", "--method", "auto"
+    )
+    assert done.stdout.startswith("The samples differ: p = 0.010")
+    assert "spectral, tested on 60 + 60" in done.stdout
+    assert "chosen" not in done.stdout  # too few rows for a second test
+    assert named.stdout == done.stdout
 
 
 def test_a_run_can_be_repeated_from_the_seed_it_shows(folder):

@@ -1,8 +1,6 @@
-"""MMD of a kernel projected onto landmarks, and the choice of a method by the sizes of samples."""
+"""MMD of a kernel projected onto landmarks."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
@@ -28,12 +26,10 @@ from twosample import (
     Linear,
     Permutation,
     SpectralLimit,
-    Stream,
     TwoSampleTest,
     explain,
     predict_power,
 )
-from twosample._methods import choose
 from twosample._statistics import CompressedMMD
 
 
@@ -167,56 +163,3 @@ def test_parts_that_do_not_fit_say_what_to_use():
     assert MMD("compressed", landmarks=7) == CompressedMMD(7)
     assert repr(CompressedMMD(7)) == "CompressedMMD(7)"
     assert repr(CompressedMMD()) == "CompressedMMD()"
-
-
-# The choice of a method
-
-
-def test_the_choice_depends_on_sizes_and_says_why():
-    assert choose(99, 1000) == (
-        "mmd-median",
-        "99 points are too few to set half of them aside for training",
-    )
-    assert (
-        choose(99, 1000, trained=True)[0]
-        == choose(100, 100)[0]
-        == choose(50_000, 50_000)[0]
-        == "mmd-d"
-    )
-    assert choose(50_000, 50_001)[0] == choose(None, 10)[0] == "mmd-compressed"
-    assert (
-        len(
-            {
-                why
-                for sizes in itertools.product((10, 200, 10**6, None), repeat=2)
-                for _, why in [choose(*sizes)]
-            }
-        )
-        > 3
-    )
-
-
-def test_auto_chooses_and_the_result_says_so():
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(40, 2)), rng.normal(size=(45, 2))
-    result = twosample.two_sample_test(X, Y, "auto", rng=0)
-    same = twosample.two_sample_test(X, Y, "mmd-median", rng=0)
-    assert (result.method, result.pvalue, same.chosen) == ("mmd-median", same.pvalue, None)
-    assert (
-        result.chosen == "mmd-median: 40 points are too few to set half of them aside for training"
-    )
-    assert result.chosen == result.to_dict()["chosen"] and "too few" in result._repr_html_()
-    trained = twosample.two_sample_test(X, Y, "auto", train_fraction=0.5, permutations=19, rng=0)
-    assert trained.method == "mmd-d" and trained.train_sizes == (20, 22)
-
-
-def test_auto_takes_streams():
-    rng = np.random.default_rng(0)
-    batches = [rng.normal(size=(30, 2)) for _ in range(4)]
-    counted = twosample.two_sample_test(Stream.batches(batches), batches[0], "auto", rng=0)
-    passing = twosample.two_sample_test(iter(batches), batches[0], "auto", rng=0)
-    assert (
-        counted.method == "mmd-median"
-        and passing.method == "mmd-compressed"
-        and "stream" in passing.chosen
-    )

@@ -36,7 +36,7 @@ def test_shell_lines_in_readme_run(line, monkeypatch):
 @pytest.mark.parametrize(
     ("page", "store"),
     [
-        ("README.md", "power.jsonl"),
+        ("docs/methods.md", "power.jsonl"),
         ("docs/decisions/0002-start-at-the-best-gaussian.md", "variants.jsonl"),
     ],
 )
