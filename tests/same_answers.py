@@ -157,6 +157,9 @@ EQUAL = (70, 70)
 UNEQUAL = (80, 60)
 
 TESTS: dict[str, tuple[Callable[[], twosample.TwoSampleTest], tuple[int, int]]] = {
+    "method spectral": (lambda: twosample.spectral(permutations=199), UNEQUAL),
+    # Enough rows for a second test.
+    "method auto": (lambda: twosample.auto(permutations=199, steps=8), (520, 505)),
     "method mmd-d": (lambda: twosample.mmd_d(permutations=199, steps=12), UNEQUAL),
     "method mmd-o": (lambda: twosample.mmd_o(permutations=199, steps=12), UNEQUAL),
     "method mmd-mkl": (lambda: twosample.mmd_mkl(permutations=199), UNEQUAL),

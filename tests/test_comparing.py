@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 import twosample
 from twosample._cli import main as cli
-from twosample._insight.comparing import compare
+from twosample._insight.comparing import _permutations, compare
 from twosample._insight.corrections import CORRECTIONS, growth
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
@@ -206,6 +206,14 @@ def test_many_samples_have_enough_shuffles_by_default():
         len(many["0"].null_distribution) == 2 * 3000 - 1
     )  # one alone can be found from 2999 on; twice as many are used
     assert many.notes == ()
+
+
+def test_a_second_test_takes_more_shuffles_for_as_many_samples():
+    """At 50 samples 1000 labellings are just enough for p, but not for p / 0.9."""
+    assert _permutations(twosample.spectral(), False, "holm", 50, 0.05) == 999
+    enough = _permutations(twosample.auto(), False, "holm", 50, 0.05)
+    assert 50 / (0.9 * (enough + 1)) <= 0.05
+    assert _permutations(twosample.auto(), False, "holm", 45, 0.05) == 999
 
 
 def test_too_few_shuffles_are_said_before_and_after():

@@ -471,6 +471,9 @@ def _permutations(
     factor = growth(correction, count)
     # An alpha of 5e-324 would need infinitely many.
     labellings = min(factor / alpha, 2.0 * _MOST)
+    if test.then is not None and not asked:
+        # A second test may take its share of the level, and p-values of the first one grow then.
+        labellings /= 1 - test.then.share
     least = math.ceil(labellings - 1e-6) - 1
     own = test.calibration.permutations
     if own >= least:
