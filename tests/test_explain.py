@@ -715,7 +715,10 @@ def test_names_are_escaped():
 def test_errors_are_sentences(orders):
     X, _, result = orders
     for options, words in [
-        ({"correction": "bonferroni"}, "correction is 'bonferroni'; use one of holm, bh, none."),
+        (
+            {"correction": "bonferroni"},
+            "correction is 'bonferroni'; use one of step-down, holm, bh, none.",
+        ),
         ({"rows": -1}, "rows is -1; it must be a whole number of at least 0."),
         ({"shuffles": 2.5}, "shuffles is 2.5; it must be a whole number"),
         ({"max_points": 1}, "max_points is 1; it must be a whole number of at least 2."),

@@ -8,7 +8,14 @@ import scipy
 import torch
 
 from twosample import InputError
-from twosample._fusing import fuse_kinds, smallest_rank, snapped, soft_maximum, surprise
+from twosample._fusing import (
+    fuse_kinds,
+    smallest_rank,
+    snapped,
+    soft_maximum,
+    step_down,
+    surprise,
+)
 
 
 def rows(count: int = 5, labellings: int = 40, seed: int = 0) -> torch.Tensor:
@@ -126,3 +133,45 @@ def test_the_order_of_labellings_does_not_matter(labellings):
 
     for straight, moved in zip(fused(values), fused(values[:, order]), strict=True):
         assert torch.allclose(moved, straight[..., order], rtol=1e-12)
+
+
+def step_down_by_loops(values):
+    """Westfall and Young's algorithm as their book has it, with counts."""
+    labellings = len(values[0])
+    left = sorted(range(len(values)), key=lambda hypothesis: -values[hypothesis][0])
+    adjusted = {}
+    most = 0
+    while left:
+        first = left[0]
+        count = 0
+        for labelling in range(labellings):
+            largest = max(values[hypothesis][labelling] for hypothesis in left)
+            count += largest >= values[first][0]
+        most = max(most, count)
+        adjusted[first] = most / labellings
+        left = left[1:]
+    return [adjusted[hypothesis] for hypothesis in range(len(values))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_step_down_is_that_of_plain_loops(seed):
+    values = rows(1 + seed % 6, 20, seed)
+    if seed % 2:
+        values = values.round(decimals=1)  # with many ties
+    assert step_down(values).tolist() == step_down_by_loops(values.tolist())
+
+
+def test_the_step_down_counts_ties_and_the_observed_labelling():
+    values = torch.zeros(3, 10, dtype=torch.float64)
+    assert step_down(values).tolist() == [1.0, 1.0, 1.0]
+    values[1, 0] = 5.0
+    assert step_down(values).tolist() == [1.0, 0.1, 1.0]
+    values[2, 4] = 5.0 - 1e-12
+    assert step_down(values).tolist() == [1.0, 0.1, 1.0]
+    assert step_down(values, 1e-9).tolist() == [1.0, 0.2, 1.0]
+
+
+def test_the_step_down_leaves_out_what_was_found():
+    # Row 0 is far above all. Its other values are large too, and stand in nobody's way.
+    values = torch.tensor([[100.0, 9.0, 9.0, 9.0], [2.0, 1.0, 1.0, 1.0]])
+    assert step_down(values.double()).tolist() == [0.25, 0.25]

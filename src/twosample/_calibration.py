@@ -453,6 +453,9 @@ def _counted(
 ) -> Calibrated:
     values = evaluated(statistic, prepared, shuffles, points.resources.memory)
     _check_finite(values)  # comparisons with NaN are all False, and p would be too small
+    looked_at = statistic.describe(prepared)
+    if looked_at:
+        description += f", {looked_at}"
     if enumerated and len(shuffles) < _FEW_LABELLINGS:
         n, m = points.sizes
         warn(

@@ -137,13 +137,9 @@ def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
 
     Within a kind the largest surprise counts. How large that is by chance differs from kind to
     kind: with the number of rows, with how they depend on each other, and with their tails. So it
-    is measured by its own law. With q the 80 % quantile of a kind's maxima over the labellings,
-    and e their mean excess over q,
-
-        -log p = log 5 + (M - q) / e,
-
-    which follows their own tail and goes beyond it. Kinds are combined by the mean of 1/p, weighted
-    by their shares: one kind with a small p is enough, and several that agree help each other.
+    is measured by its own law, as `by_own_tail` does. Kinds are combined by the mean of 1/p,
+    weighted by their shares: one kind with a small p is enough, and several that agree help each
+    other.
 
     Parameters
     ----------
@@ -158,14 +154,56 @@ def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
     terms = []
     for kind, log_share in enumerate(logs.tolist()):
         largest = surprises[kinds == kind].amax(0)
-        quantile = largest.quantile(_QUANTILE)
-        above = largest - quantile
-        # Where values are tied, many are the quantile but for rounding: they exceed nothing.
-        exceeding = above[above > _TIE]
-        mean_excess = exceeding.sum() / max(1, len(exceeding))
-        # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
-        scaled = above / mean_excess.clamp_min(_LEAST_EXCESS)
-        terms.append(log_share - math.log(1 - _QUANTILE) + scaled)
+        terms.append(log_share + by_own_tail(largest))
     log_mean = torch.logsumexp(torch.stack(terms), 0)
     # Positive for every labelling, so that it can be shared out among points.
     return torch.nn.functional.softplus(log_mean)
+
+
+def by_own_tail(largest: Tensor) -> Tensor:
+    """(B + 1,) the -log p of each maximum by the tail that the maxima have themselves.
+
+    With q the 80 % quantile of the maxima M over the labellings, and e their mean excess over q,
+
+        -log p = log 5 + (M - q) / e,
+
+    which follows their own tail and goes beyond it.
+    """
+    quantile = largest.quantile(_QUANTILE)
+    above = largest - quantile
+    # Where values are tied, many are the quantile but for rounding: they exceed nothing.
+    exceeding = above[above > _TIE]
+    mean_excess = exceeding.sum() / max(1, len(exceeding))
+    # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
+    return above / mean_excess.clamp_min(_LEAST_EXCESS) - math.log(1 - _QUANTILE)
+
+
+def step_down(values: Tensor, tolerance: float = 0.0) -> Tensor:
+    """(H,) p-values of hypotheses, adjusted by the largest of their values [Westfall1993].
+
+    The hypothesis with the largest observed value is compared with the maximum over all hypotheses,
+    the next one with the maximum over those that are left, and so on:
+
+        p_k = max_{i <= k} #{b : max_{h >= i} v_hb >= v_i0} / (B + 1),
+
+    where hypotheses are numbered by their observed values v_h0, the largest first. The observed
+    labelling counts itself, so no p-value is 0. Let I be the hypotheses that hold. If no shuffle
+    changes the joint distribution of their values, the chance that any of I has a p-value of at
+    most alpha is at most alpha: the first of I to be compared is compared with a maximum over all
+    of I.
+
+    Parameters
+    ----------
+    values
+        (H, B + 1), the observed labelling first. All rows are on one scale, such as -log p.
+    tolerance
+        Values that differ by no more are ties, which count.
+    """
+    order = values[:, 0].argsort(descending=True, stable=True)
+    in_order = values[order]
+    remaining = in_order.flip(0).cummax(0).values.flip(0)  # maxima over each and those after it
+    reached = remaining >= in_order[:, :1] - tolerance
+    counts = reached.sum(1).cummax(0).values
+    adjusted = torch.empty(len(values), dtype=torch.float64)
+    adjusted[order] = counts.double() / values.shape[1]
+    return adjusted

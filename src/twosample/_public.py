@@ -29,6 +29,7 @@ from ._insight.power import (
     choose_split,
     predict_power,
 )
+from ._insight.where import PairDifference
 from ._kernels import (
     ARDGaussian,
     DeepKernel,
@@ -150,6 +151,7 @@ __all__ = [
     "Noncentrality",
     "Objective",
     "OnFeatures",
+    "PairDifference",
     "PairSwap",
     "Permutation",
     "PowerCriterion",

@@ -166,14 +166,14 @@ class TwoSampleResult:
     def explain(
         self,
         *,
-        correction: ColumnCorrection = "holm",
+        correction: ColumnCorrection | None = None,
         rows: int = 10,
         shuffles: int = 3,
         max_points: int = 2000,
         rng: RNGLike | None = None,
         progress: bool | None = None,
     ) -> Explanation:
-        """Say what tells X from Y: which columns, which rows; see `twosample.explain`."""
+        """Say what tells X from Y: which columns, pairs, rows; see `twosample.explain`."""
         from ._insight.explain import explain
 
         return explain(

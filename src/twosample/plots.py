@@ -135,22 +135,28 @@ def column_ranking(
 ) -> Axes:
     """The columns, most different first: importance as bars, adjusted p-values as text.
 
-    Bars are filled where the column differs.
+    Bars are filled where the column differs. A test that looks at single columns itself has no
+    importances; bars then are log 1/p.
     """
     columns = explanation.ranked()[:most]
     if not columns:
         raise InputError("images have no columns to rank; see `image_grid`.")
     ax = _axes(ax)
     names = [column.name for column in columns]
-    shares = [column.importance_share or 0.0 for column in columns]
-    bars = ax.barh(names, shares, color=X_COLOUR, edgecolor=X_COLOUR)
+    if explanation.importance_from is None:
+        lengths = [column.statistic for column in columns]
+        label = f"{explanation.symbol}, each column by itself"
+    else:
+        lengths = [column.importance_share or 0.0 for column in columns]
+        label = "importance: share of the statistic that goes without it"
+    bars = ax.barh(names, lengths, color=X_COLOUR, edgecolor=X_COLOUR)
     for bar, column in zip(bars, columns, strict=True):
         bar.set_fill(column.reject(alpha))  # the outline stays
     texts = [f"p = {format_pvalue(column.adjusted)}" for column in columns]
     ax.bar_label(bars, texts, padding=4)
     ax.invert_yaxis()  # the first column on top
     ax.margins(x=0.25)  # room for the p-values
-    ax.set_xlabel("importance: share of the statistic that goes without it")
+    ax.set_xlabel(label)
     ax.set_title(f"Filled: p at most {alpha:g}")
     return ax
 

@@ -45,14 +45,16 @@ class ColumnDifference:
     statistic, pvalue
         Unbiased MMD^2 of this column alone on the held-out points, and its p-value over the
         shuffles of the joint test. It is exact for the equality of this column's distribution in X
-        and Y, whatever the other columns do.
+        and Y, whatever the other columns do. For a test that looks at single columns itself the
+        statistic is log 1/p by the tail of the column's own values.
     adjusted
         The p-value after the correction for the number of columns.
     importance
         Exploratory, without a p-value: by how much the joint statistic falls when this column is
         shuffled among the pooled points. The shuffle keeps the column's distribution, and breaks
         its ties to the labels and to other columns. An innocent column that is correlated with a
-        guilty one has some importance. None where it was not asked for.
+        guilty one has some importance. None where it was not asked for, and for a test that looks
+        at single columns itself.
     importance_share
         The importance divided by the joint statistic. The shares of all columns need not sum to 1.
         None where the joint statistic is not positive.

@@ -1,16 +1,18 @@
-"""What tells X from Y: the witness, the most telling rows, the columns that differ.
+"""What tells X from Y: the columns and pairs that differ, the witness, the most telling rows.
 
-Nothing here changes the p-value of the test that it explains. One thing is a test in its own right:
-the p-value of each column, exact for the equality of that column's distribution. Everything else
-looks at the held-out points after the fact; it is exploratory and says so.
+Nothing here changes the p-value of the test that it explains. Some things are tests in their own
+right: the p-value of each column, exact for the equality of that column's distribution, and that of
+each pair of columns where the test looks at pairs. Everything else looks at the held-out points
+after the fact; it is exploratory and says so.
 """
 
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -23,9 +25,10 @@ from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._threads import few_threads
 from .._two_sample import FittedTest
-from ..errors import warn
+from ..errors import IncompatibleParts, warn
 from .column_tests import (
     ColumnDifference,
+    ColumnTest,
     column_differences,
     column_tests,
     importances,
@@ -35,15 +38,16 @@ from .column_tests import (
 from .corrections import CORRECTIONS, check_correction
 from .held_out import Value, as_array, embedded, held_out, row_pixels, row_values
 from .text_tables import aligned, as_text, html_list, html_table, percent
+from .where import Local, PairDifference, local_tests, pair_differences
 
 Array: TypeAlias = NDArray[np.float64]
-ColumnCorrection: TypeAlias = Literal["holm", "bh", "none"]
+ColumnCorrection: TypeAlias = Literal["step-down", "holm", "bh", "none"]
 
 _COLUMNS_SHOWN = 20
 _ROWS_SHOWN = 5
 _VALUES_SHOWN = 4
+_PAIRS_SHOWN = 10
 _ROWS_TITLE = "Rows with the largest share of the statistic (exploratory)"
-_COLUMN_HEADER = ["column", "MMD^2", "p", "adjusted", "importance (exploratory)"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +102,17 @@ class Explanation:
     columns
         For tables, each column in the user's order: an exact p-value, and an importance that is
         exploratory.
+    pairs
+        For tables and a test that looks at pairs of columns, each pair that it looked at: an exact
+        p-value for the equality of their joint distribution.
+    symbol
+        What the statistic of a column is.
     correction
-        How their p-values were adjusted: "holm" (the chance that any equal column is called
-        different is at most alpha, however the columns depend on each other), "bh" (the expected
-        share of equal columns among those called different, if they depend positively), or "none".
+        How their p-values were adjusted, those of columns and those of pairs for themselves:
+        "step-down" (the chance that any equal column is called different is at most alpha, if the
+        equal columns have the same *joint* distribution in X and Y), "holm" (the same, however the
+        columns depend on each other), "bh" (the expected share of equal columns among those called
+        different, if they depend positively), or "none".
     calibration
         What was shuffled for the columns.
     rows_x, rows_y
@@ -122,6 +133,8 @@ class Explanation:
     pvalue: float
     sizes: tuple[int, int]
     columns: tuple[ColumnDifference, ...]
+    pairs: tuple[PairDifference, ...]
+    symbol: str
     correction: ColumnCorrection
     calibration: str
     rows_x: tuple[TellingRow, ...]
@@ -143,6 +156,20 @@ class Explanation:
         check_alpha(alpha)
         return [column.name for column in self.ranked() if column.reject(alpha)]
 
+    def reject_pairs(self, alpha: float = ALPHA) -> list[PairDifference]:
+        """The pairs whose joint distribution differs: adjusted p-value at most `alpha`.
+
+        Those of two columns neither of which differs by itself come first: they go together
+        otherwise.
+        """
+        check_alpha(alpha)
+        rejected = [pair for pair in self.ranked_pairs() if pair.reject(alpha)]
+        return sorted(rejected, key=lambda pair: len(pair.follows_from(alpha)))
+
+    def ranked_pairs(self) -> list[PairDifference]:
+        """The pairs, those that differ most first."""
+        return sorted(self.pairs, key=lambda pair: (pair.adjusted, -pair.statistic))
+
     def differing(self, alpha: float = ALPHA) -> list[str]:
         """Do as `reject` does. This older name goes away in the next version."""
         warn("Explanation.differing is now Explanation.reject; use that.", DeprecationWarning)
@@ -151,10 +178,10 @@ class Explanation:
     def ranked(self) -> list[ColumnDifference]:
         """The columns, those that differ most first."""
 
-        def rank(column: ColumnDifference) -> tuple[float, float, float]:
+        def rank(column: ColumnDifference) -> tuple[float, ...]:
             importance = column.importance or 0.0
             # Adjusted p-values are often equal, at 1 above all; then the importance decides.
-            return column.adjusted, -importance, column.pvalue
+            return column.adjusted, -importance, column.pvalue, -column.statistic
 
         return sorted(self.columns, key=rank)
 
@@ -170,7 +197,9 @@ class Explanation:
             "sizes": list(self.sizes),
             "correction": self.correction,
             "calibration": self.calibration,
+            "symbol": self.symbol,
             "columns": [column.to_dict() for column in self.columns],
+            "pairs": [pair.to_dict() for pair in self.pairs],
             "rows_x": [row.to_dict() for row in self.rows_x],
             "rows_y": [row.to_dict() for row in self.rows_y],
             "importance_from": self.importance_from,
@@ -181,13 +210,15 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self._headline()]
         if self.columns:
-            first = self.ranked()[:_COLUMNS_SHOWN]
-            cells = [_column_cells(column) for column in first]
-            table = aligned([_COLUMN_HEADER, *cells])
+            table = aligned(self._column_cells()[: _COLUMNS_SHOWN + 1])
             lines = [f"{self._columns_title()}:", *table]
             more = len(self.columns) - _COLUMNS_SHOWN
             if more > 0:
                 lines.append(f"  ... {more} more")
+            parts.append("\n".join(lines))
+        if self.pairs:
+            lines = [f"{self._pairs_title()}:"]
+            lines += [f"  {sentence}" for sentence in self.pair_sentences()]
             parts.append("\n".join(lines))
         if self.rows_x or self.rows_y:
             lines = [f"{_ROWS_TITLE}:", *aligned(self._row_cells())]
@@ -201,14 +232,54 @@ class Explanation:
         parts = [f"<p><strong>{html.escape(self._headline())}</strong></p>"]
         if self.columns:
             parts.append(f"<p>{html.escape(self._columns_title())}</p>")
-            cells = [_column_cells(column) for column in self.ranked()]
-            parts.append(html_table([_COLUMN_HEADER, *cells]))
+            parts.append(html_table(self._column_cells()))
+        if self.pairs:
+            parts.append(f"<p>{html.escape(self._pairs_title())}</p>")
+            parts.append(html_list(self.pair_sentences()))
         if self.rows_x or self.rows_y:
             parts.append(f"<p>{html.escape(_ROWS_TITLE)}</p>")
             header = ["sample", "row", "share", "values"]
             parts.append(html_table([header, *self._row_cells()]))
         parts.append(html_list(self.notes))
         return f"<div>{''.join(parts)}</div>"
+
+    def telling_columns(self, alpha: float = ALPHA) -> list[str]:
+        """The names of all columns: those that differ, those that go together otherwise, others."""
+        names = dict.fromkeys(self.reject(alpha))
+        for pair in self.reject_pairs(alpha):
+            if not pair.follows_from(alpha):
+                names.update(dict.fromkeys(pair.columns))
+        names.update(dict.fromkeys(column.name for column in self.ranked()))
+        return list(names)
+
+    def pair_sentences(self, alpha: float = ALPHA) -> list[str]:
+        """What there is to say about pairs of columns at a level, in a few sentences."""
+        rejected = self.reject_pairs(alpha)
+        if not rejected:
+            count = len(self.pairs)
+            pairs = "the pair" if count == 1 else f"any of {count:,} pairs"
+            return [f"No difference found in {pairs}"]
+        by_themselves = [pair for pair in rejected if not pair.follows_from(alpha)]
+        sentences = [pair.sentence(alpha) for pair in by_themselves[:_PAIRS_SHOWN]]
+        more = len(by_themselves) - _PAIRS_SHOWN
+        if more > 0:
+            sentences.append(f"{more} more pairs go together otherwise")
+        following = len(rejected) - len(by_themselves)
+        if following:
+            differ = "1 pair differs" if following == 1 else f"{following} pairs differ"
+            sentences.append(f"{differ} because of a column that differs by itself")
+        return sentences
+
+    def _column_cells(self) -> list[list[str]]:
+        """The table of columns, those that differ most first, with its head."""
+        ranked = self.ranked()
+        head = ["column", self.symbol, "p", "adjusted"]
+        cells = [_test_cells(column) for column in ranked]
+        if self.importance_from is None:
+            return [head, *cells]
+        for line, column in zip(cells, ranked, strict=True):
+            line.append(_importance_text(column))
+        return [[*head, "importance (exploratory)"], *cells]
 
     def _headline(self) -> str:
         n, m = self.sizes
@@ -218,13 +289,18 @@ class Explanation:
     def _columns_title(self) -> str:
         return (
             "Columns, each with a test of its own that is exact for its distribution "
-            f"({self.calibration}; {CORRECTIONS[self.correction].name})"
+            f"({self.calibration}; {correction_name(self.correction)})"
+        )
+
+    def _pairs_title(self) -> str:
+        return (
+            "Pairs of columns, each with a test of its own that is exact for their joint "
+            f"distribution (at {ALPHA:g}; {correction_name(self.correction)})"
         )
 
     def _row_cells(self) -> list[list[str]]:
         # The columns that differ most say most about a row; there is no room for all of them.
-        first = self.ranked()[:_VALUES_SHOWN]
-        names = [column.name for column in first]
+        names = self.telling_columns()[:_VALUES_SHOWN]
         lines = []
         for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
             for row in rows[:_ROWS_SHOWN]:
@@ -239,33 +315,42 @@ class Explanation:
 def explain(
     result: TwoSampleResult,
     *,
-    correction: ColumnCorrection = "holm",
+    correction: ColumnCorrection | None = None,
     rows: int = 10,
     shuffles: int = 3,
     max_points: int = 2000,
     rng: RNGLike | None = None,
     progress: bool | None = None,
 ) -> Explanation:
-    """Say what tells X from Y: which columns, which rows.
+    """Say what tells X from Y: which columns, which pairs of columns, which rows.
 
-    For tables, each column gets a two-sample test of its own on the held-out points. It has a
-    kernel on that column alone, and the same shuffles of labels as the joint test. Its p-value is
-    exact for the equality of that column's distribution, even where other columns, correlated with
-    it, differ. Some differences no column shows by itself, because only the way in which the
-    columns go together has changed. They have no such p-value; look at the importances.
+    For tables, each column gets a two-sample test of its own on the held-out points, with the same
+    shuffles of labels as the joint test. Its p-value is exact for the equality of that column's
+    distribution, even where other columns, correlated with it, differ.
+
+    A test that looks at single columns and pairs, `spectral`, gives these p-values from its own
+    values, and others for pairs of columns: exact for the equality of their joint distribution.
+    Two columns neither of which differs, but which differ together, go together otherwise. For
+    other tests the columns get a kernel each. Differences that no column shows by itself then have
+    no such p-value; look at the importances.
 
     Parameters
     ----------
     result
         What `two_sample_test`, `TwoSampleTest.run` or `FittedTest.test` gave. It is not changed.
     correction
-        For the number of columns: "holm" holds whatever the dependence between columns. "bh"
-        (Benjamini-Hochberg) finds more columns, an expected share of them wrongly, and needs
-        positive dependence. "none" leaves the p-values alone.
+        For the number of columns, and for that of pairs: "step-down" compares with the largest
+        value over columns in each shuffle. It needs a test that looks at single columns, and is
+        the default there; it holds if the columns that do not differ have the same joint
+        distribution in X and Y, and nearly so for samples of one size. "holm", the default of
+        other tests, holds whatever the dependence between columns. "bh" (Benjamini-Hochberg) finds
+        more columns, an expected share of them wrongly, and needs positive dependence. "none"
+        leaves the p-values alone.
     rows
         How many rows of each sample to name.
     shuffles
-        How often each column is shuffled for its importance; 0 leaves importance out.
+        How often each column is shuffled for its importance; 0 leaves importance out. A test that
+        looks at single columns has none.
     max_points
         At most so many held-out points of each sample, drawn at random, serve for the importances.
     rng
@@ -296,7 +381,8 @@ def explain(
     >>> twosample.explain(result, rng=0).reject(alpha=0.05)
     ['1']
     """
-    check_correction(correction, get_args(ColumnCorrection))
+    if correction is not None:
+        check_correction(correction, get_args(ColumnCorrection))
     check_whole("rows", rows, 0)
     check_whole("shuffles", shuffles, 0)
     check_whole("max_points", max_points, 2)
@@ -304,39 +390,37 @@ def explain(
     # Each use has a generator of its own: what one draws never changes the others.
     generators = Generators(rng)
     contributions = _contributions(result, fitted, samples, generators.torch("contributions"))
-    columns: tuple[ColumnDifference, ...] = ()
-    calibration = ""
-    labellings = 0
-    joint = None
+    tables = _Tables((), (), "", correction or "holm", "", None, 0, ())
     if samples.schema.columns:
-        labels = label_shuffles(result, samples, generators.torch("shuffles"))
-        calibration = labels.name
-        labellings = len(labels.shuffles)
-        resources = Resources(fitted.spec.memory, progress)
-        tests = column_tests(samples, labels, generators.torch("columns"), resources)
-        falls: Sequence[float | None] = [None] * len(tests)
-        if shuffles:
-            joint, falls = importances(
-                fitted, samples, shuffles, max_points, generators.torch("importance")
+        local = local_tests(result, fitted)
+        if local is not None:
+            tables = _by_views(result, samples, *local, correction or "step-down")
+        else:
+            if correction == "step-down":
+                raise IncompatibleParts(
+                    f"{result.method} looks at no single column, so it has no values for "
+                    'correction="step-down"; use "holm", or the method spectral.'
+                )
+            resources = Resources(fitted.spec.memory, progress)
+            tables = _by_kernels(
+                result, samples, correction or "holm", shuffles, max_points, generators, resources
             )
-        pvalues = [test.pvalue for test in tests]
-        adjusted = CORRECTIONS[correction].adjust(pvalues)
-        widths = learned_widths(fitted)
-        columns = column_differences(samples, tests, adjusted, falls, joint, widths)
     of_x, of_y = contributions
     return Explanation(
         method=result.method,
         statistic=result.statistic,
         pvalue=result.pvalue,
         sizes=result.sizes,
-        columns=columns,
-        correction=correction,
-        calibration=calibration,
+        columns=tables.columns,
+        pairs=tables.pairs,
+        symbol=tables.symbol,
+        correction=tables.correction,
+        calibration=tables.calibration,
         rows_x=_telling_rows(result, 0, of_x, rows),
         rows_y=_telling_rows(result, 1, of_y, rows),
         contributions=contributions,
-        importance_from=joint,
-        notes=_notes(result, columns, correction, labellings, rows),
+        importance_from=tables.joint,
+        notes=_notes(result, tables, rows),
         result=result,
     )
 
@@ -392,6 +476,107 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
         fitted.representation, z, n, m, result.statistic, fitted.spec.memory
     )
     return as_array(values)
+
+
+# Columns and pairs.
+
+
+class _Tables(NamedTuple):
+    """What an explanation says about columns and pairs."""
+
+    columns: tuple[ColumnDifference, ...]
+    pairs: tuple[PairDifference, ...]
+    symbol: str
+    correction: ColumnCorrection
+    calibration: str
+    joint: float | None  # the statistic that importances are parts of
+    labellings: int
+    notes: tuple[str, ...]
+
+
+def _by_views(
+    result: TwoSampleResult,
+    samples: Samples,
+    columns: Local,
+    pairs: Local,
+    correction: ColumnCorrection,
+) -> _Tables:
+    """From the values that the test itself has of columns and pairs."""
+    fitted, _ = held_out(result)
+    names = [column.name for column in samples.schema.columns]
+    # A user's own views need not look at every column.
+    tests = [ColumnTest(0.0, 1.0)] * len(names)
+    adjusted = [1.0] * len(names)
+    for number, p in enumerate(_adjusted(columns, correction)):
+        (column,) = columns.keys[number]
+        tests[column] = ColumnTest(columns.statistics[number], columns.pvalues[number])
+        adjusted[column] = p
+    nothing = [None] * len(names)
+    of_pairs = _adjusted(pairs, correction)
+    return _Tables(
+        columns=column_differences(samples, tests, adjusted, nothing, None, None),
+        pairs=pair_differences(pairs, of_pairs, names, adjusted),
+        symbol=fitted.spec.statistic.symbol,
+        correction=correction,
+        calibration=f"the joint test's {result.calibration}",
+        joint=None,
+        labellings=0 if result.calibrated is None else len(result.calibrated.shuffles),
+        notes=_budget_notes(columns, pairs, names),
+    )
+
+
+def _adjusted(local: Local, correction: ColumnCorrection) -> list[float]:
+    if correction == "step-down":
+        return local.stepped
+    return CORRECTIONS[correction].adjust(local.pvalues)
+
+
+def _budget_notes(columns: Local, pairs: Local, names: Sequence[str]) -> tuple[str, ...]:
+    """What was not looked at."""
+    notes = []
+    if len(columns.keys) < len(names):
+        notes.append(f"{len(columns.keys)} of {len(names)} columns were looked at by themselves.")
+    every = math.comb(len(names), 2)
+    if pairs.keys and len(pairs.keys) < every:
+        notes.append(
+            f"{len(pairs.keys):,} of {every:,} pairs were looked at: those that depend most on "
+            "each other in the pooled rows, and others drawn at random. Labels had no say."
+        )
+    return tuple(notes)
+
+
+def _by_kernels(
+    result: TwoSampleResult,
+    samples: Samples,
+    correction: Literal["holm", "bh", "none"],
+    shuffles: int,
+    max_points: int,
+    generators: Generators,
+    resources: Resources,
+) -> _Tables:
+    """From a kernel on each column, and importances."""
+    fitted, _ = held_out(result)
+    labels = label_shuffles(result, samples, generators.torch("shuffles"))
+    tests = column_tests(samples, labels, generators.torch("columns"), resources)
+    joint = None
+    falls: Sequence[float | None] = [None] * len(tests)
+    if shuffles:
+        joint, falls = importances(
+            fitted, samples, shuffles, max_points, generators.torch("importance")
+        )
+    pvalues = [test.pvalue for test in tests]
+    adjusted = CORRECTIONS[correction].adjust(pvalues)
+    widths = learned_widths(fitted)
+    return _Tables(
+        columns=column_differences(samples, tests, adjusted, falls, joint, widths),
+        pairs=(),
+        symbol="MMD^2",
+        correction=correction,
+        calibration=labels.name,
+        joint=joint,
+        labellings=len(labels.shuffles),
+        notes=(),
+    )
 
 
 # Rows.
@@ -456,13 +641,14 @@ def _telling_rows(
 # Words.
 
 
-def _notes(
-    result: TwoSampleResult,
-    columns: Sequence[ColumnDifference],
-    correction: ColumnCorrection,
-    labellings: int,
-    rows: int,
-) -> tuple[str, ...]:
+def correction_name(correction: ColumnCorrection) -> str:
+    """How p-values were adjusted, in words."""
+    if correction == "step-down":
+        return "adjusted by step-down maximum"
+    return CORRECTIONS[correction].name
+
+
+def _notes(result: TwoSampleResult, tables: _Tables, rows: int) -> tuple[str, ...]:
     """What a reader should know, in sentences."""
     notes = []
     if not result.reject():
@@ -470,39 +656,44 @@ def _notes(
             f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
             "exploratory here may well be chance."
         )
-    if columns:
-        notes += _column_notes(result, columns, correction, labellings)
+        adjusted = [column.adjusted for column in tables.columns]
+        adjusted += [pair.adjusted for pair in tables.pairs]
+        if min(adjusted, default=1.0) <= ALPHA:
+            notes.append(
+                "Columns and pairs are tested beside the test itself, each family at a level of "
+                "its own. What is found there is not its verdict."
+            )
+    if tables.columns:
+        notes += tables.notes
+        notes += _column_notes(result, tables)
     if rows and result.statistic <= 0:
         notes.append("The statistic is not positive, so rows have no share of it.")
     return tuple(notes)
 
 
-def _column_notes(
-    result: TwoSampleResult,
-    columns: Sequence[ColumnDifference],
-    correction: ColumnCorrection,
-    labellings: int,
-) -> list[str]:
+def _column_notes(result: TwoSampleResult, tables: _Tables) -> list[str]:
     notes = []
-    if correction == "bh":
+    columns = tables.columns
+    if tables.correction == "bh":
         notes.append(
             "Benjamini-Hochberg needs columns that depend positively on each other; Holm needs "
             "nothing."
         )
-    # The smallest p-value is one in all labellings, and a correction multiplies it by the columns.
-    smallest = len(columns) / labellings
-    if correction != "none" and smallest > ALPHA:
-        notes.append(
-            f"With {len(columns)} columns and {labellings} labellings a single column cannot "
-            f"reach an adjusted p-value below {min(1.0, smallest):.2g}; test with more "
-            "permutations."
-        )
+    if tables.correction in ("holm", "bh"):
+        notes += _too_few_labellings(len(columns), "column", tables.labellings)
+        notes += _too_few_labellings(len(tables.pairs), "pair", tables.labellings)
     if result.reject() and not any(column.reject(ALPHA) for column in columns):
-        notes.append(
-            f"No column differs by itself at {ALPHA}: the difference may lie in how the "
-            "columns go together."
-        )
-    if any(column.importance is not None for column in columns):
+        if not tables.pairs:
+            notes.append(
+                f"No column differs by itself at {ALPHA}: the difference may lie in how the "
+                "columns go together."
+            )
+        elif not any(pair.reject(ALPHA) for pair in tables.pairs):
+            notes.append(
+                f"No column and no pair differs by itself at {ALPHA}: the difference may lie in "
+                "how more than two columns go together, or be spread over many."
+            )
+    if tables.joint is not None:
         notes.append(
             "Importance: how much of the joint statistic goes when a column is shuffled. It "
             "has no p-value, and innocent columns that are correlated with guilty ones have some."
@@ -510,17 +701,27 @@ def _column_notes(
     return notes
 
 
-def _column_cells(column: ColumnDifference) -> list[str]:
-    if column.importance_share is not None:
-        importance = percent(column.importance_share)
-    elif column.importance is not None:
-        importance = f"{column.importance:.2g}"
-    else:
-        importance = ""
+def _too_few_labellings(count: int, kind: str, labellings: int) -> list[str]:
+    # The smallest p-value is one in all labellings, and a correction multiplies it by their number.
+    smallest = count / labellings
+    if smallest <= ALPHA:
+        return []
+    return [
+        f"With {count} {kind}s and {labellings} labellings a single {kind} cannot reach an "
+        f"adjusted p-value below {min(1.0, smallest):.2g}; test with more permutations."
+    ]
+
+
+def _test_cells(column: ColumnDifference) -> list[str]:
     return [
         column.name,
         f"{column.statistic:.3g}",
         format_pvalue(column.pvalue),
         format_pvalue(column.adjusted),
-        importance,
     ]
+
+
+def _importance_text(column: ColumnDifference) -> str:
+    if column.importance_share is not None:
+        return percent(column.importance_share)
+    return "" if column.importance is None else f"{column.importance:.2g}"

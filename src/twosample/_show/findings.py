@@ -73,6 +73,12 @@ class Findings:
         return "images" if fitted is not None and fitted.schema.kind == "image" else "rows"
 
     @property
+    def compares_all_pairs(self) -> bool:
+        """Whether the test compares all points with each other."""
+        fitted = self.result.fitted
+        return fitted is None or fitted.spec.statistic.compares_all_pairs
+
+    @property
     def rows_used(self) -> str:
         """Which rows were explained, when not all of the held-out ones were: a sentence or ""."""
         # A page that used all rows need not say so.
@@ -115,7 +121,10 @@ def findings_of(
 def _explain_a_part(
     result: TwoSampleResult, generators: Generators, progress: bool | None
 ) -> Explanation:
-    part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
+    fitted, _ = held_out(result)
+    part = result
+    if fitted.spec.statistic.compares_all_pairs:
+        part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
     return explain(
         part,
         rows=ROWS_SHOWN,

@@ -31,6 +31,7 @@ from .._random import Generators, RNGLike
 from .._resources import Resources
 from .._result import TwoSampleResult
 from .._two_sample import FittedTest
+from .._views import Views
 from ..errors import IncompatibleParts, InputError
 from .charts import Ends
 
@@ -324,7 +325,9 @@ def _space(fitted: FittedTest, schema: Schema) -> str:
     """What the test compares points by, in a few words."""
     representation = fitted.representation
     learned = isinstance(representation, DeepKernel | Mapped)
-    if isinstance(representation, Embedding) and not learned:
+    # Views make features of the points inside the statistic; what they see are the points.
+    sees_points = isinstance(representation, Embedding | Views)
+    if sees_points and not learned:
         return "the pixels" if schema.kind == "image" else "the standardised columns"
     for part in representation.modules():
         if isinstance(part, SklearnClassifier):

@@ -56,6 +56,14 @@ _COLUMNS_DRAWN = 6  # two lines of three on a desktop
 _VALUES_SHOWN = 7  # columns whose values stand beside a row
 _THUMBNAIL = 96  # pixels of the longer side of a telling image
 
+_ADJUSTED = {
+    "step-down": "adjusted for their number by the largest value in each shuffle (step-down "
+    "maximum)",
+    "holm": "adjusted for their number by Holm's method",
+    "bh": "adjusted for their number by the method of Benjamini and Hochberg",
+    "none": "not adjusted for their number",
+}
+
 
 def write_report(
     result: TwoSampleResult,
@@ -288,6 +296,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     if explanation is None or not explanation.columns:
         return None
     ranked = explanation.ranked()
+    by_name = {column.name: column for column in ranked}
     # Bars are drawn in proportion to the longest one; importances may all be 0.
     lengths = [abs(column.importance_share or 0.0) for column in ranked]
     longest = max(lengths) or 1.0
@@ -296,20 +305,35 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
         count = sum(column.reject(level) for column in ranked)
         verb = "differs by itself" if count == 1 else "differ by themselves"
         number = count or "None"
-        return f"{number} of {len(ranked)} columns {verb} at α = {level:g}"
+        text = f"{number} of {len(ranked)} columns {verb} at α = {level:g}."
+        found_any = count or explanation.reject_pairs(level)
+        if found_any and not findings.result.reject(level):
+            # A page must not seem to say two things at once.
+            text += (
+                " What is found here is not the verdict: the test itself finds no difference at "
+                "this level."
+            )
+        return text
+
+    pairs = {}
+    if explanation.pairs:
+        pairs = {level: explanation.pair_sentences(level) for level in findings.levels}
 
     drawn = []
-    for column in ranked[:charts]:
+    for name in explanation.telling_columns(findings.alpha)[:charts]:
         # Of the explained rows, as the p-values of the columns are.
-        marginal = marginal_of(explanation.result, column.name)
+        marginal = marginal_of(explanation.result, name)
         chart = marginal_chart(marginal)
-        drawn.append({"column": column, "chart": chart})
+        drawn.append({"column": by_name[name], "chart": chart})
     return {
         "table": [_column_cells(column, longest) for column in ranked],
         "differing": findings.at_levels(differing),
+        "pairs": pairs,
+        "symbol": explanation.symbol.replace("^2", "²"),
+        "importance": explanation.importance_from is not None,
         "charts": drawn,
         "calibration": explanation.calibration,
-        "correction": explanation.correction,
+        "adjusted": _ADJUSTED[explanation.correction],
         "notes": explanation.notes,
     }
 
@@ -337,7 +361,7 @@ def rows_part(
     explanation = findings.explanation
     if explanation is None:
         return None
-    columns = _value_columns(explanation)
+    columns = _value_columns(findings)
     of_x = explanation.rows_x[:most]
     of_y = explanation.rows_y[:most]
     pixels = [row.pixels for row in (*of_x, *of_y)]
@@ -363,10 +387,12 @@ def rows_part(
     }
 
 
-def _value_columns(explanation: Explanation) -> list[str]:
+def _value_columns(findings: Findings) -> list[str]:
     """The columns whose values are shown beside a row: the first by rank."""
+    if findings.explanation is None:
+        return []
     # A table of all columns could be hundreds wide.
-    return [column.name for column in explanation.ranked()[:_VALUES_SHOWN]]
+    return findings.explanation.telling_columns(findings.alpha)[:_VALUES_SHOWN]
 
 
 def _map(findings: Findings) -> dict[str, Any] | None:
@@ -448,7 +474,7 @@ def _points(findings: Findings) -> dict[str, Any] | None:
     if schema.kind == "image":
         images = [row_pixels(schema, fitted.scaling, point) for point in scaled]
         return shared | sprite(images)
-    names = _value_columns(explanation)
+    names = _value_columns(findings)
     values = []
     for point in scaled:
         row = row_values(schema, fitted.scaling, point)

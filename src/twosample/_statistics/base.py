@@ -8,7 +8,7 @@ for any number of shuffles without looking at them again. What a shuffle moves a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -110,6 +110,9 @@ class Statistic(ABC):
     paired_form = "MMD('paired') or MMD('biased')"
     """Which statistics take its place where pairs are swapped."""
 
+    compares_all_pairs = True
+    """Whether taking it apart takes a time that grows with the square of the points."""
+
     limit_shift: float | None = None
     """c, if the value tends to (1/n + 1/m) sum_l lambda_l (Z_l^2 - c) when P = Q; None if not."""
 
@@ -203,6 +206,20 @@ class Statistic(ABC):
     @abstractmethod
     def effect(self, prepared: Any, observed: float, threshold: float) -> Effect:
         """How different the samples are; `threshold` is what the value must reach at level 0.05."""
+
+    def describe(self, prepared: Any) -> str:
+        """What it looked at, in a few words that stand beside what was shuffled; "" for nothing."""
+        return ""
+
+    def by_columns(
+        self, prepared: Any, shuffles: Iterable[Tensor]
+    ) -> dict[tuple[int, ...], Tensor]:
+        """(B + 1,) values for each column, and for each pair of columns, that it looked at alone.
+
+        Keys are the columns' numbers. Values of different keys are on one scale. Empty for a
+        statistic that looks at all columns together only.
+        """
+        return {}
 
     def quieter(self) -> Statistic:
         """A statistic of the same expectation with less noise, for what is only shown."""

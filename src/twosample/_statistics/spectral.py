@@ -13,8 +13,9 @@ lambda -> 0 is Hotelling's T^2.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
 from .._data.schema import Schema
-from .._fusing import fuse_kinds, gamma_surprise, surprise
+from .._fusing import by_own_tail, fuse_kinds, gamma_surprise, surprise
 from .._products import Embedded
 from .._progress import bar
 from .._result import Effect
@@ -68,6 +69,16 @@ class PreparedStack:
     def rows(self) -> int:
         """How many rows of values it gives."""
         return self.weights.shape[0] * self.weights.shape[1]
+
+    def looks_at_few(self) -> bool:
+        """Whether any of its views looks at one or two columns only."""
+        return any(len(columns) in (1, 2) for columns in self.columns)
+
+    def views_of_rows(self) -> Iterator[ViewOfRow]:
+        """What each of its rows stands for."""
+        for view, columns in enumerate(self.columns):
+            for regularisation in self.regularisation:
+                yield ViewOfRow(self.stack, view, regularisation, columns)
 
     def evaluate(self, in_x: Tensor, scale: float) -> Tensor:
         """(rows, B) values of T, for (B, S) ones where bins are in X."""
@@ -118,9 +129,7 @@ class PreparedSpectral:
     def rows(self) -> Iterator[ViewOfRow]:
         """What each row of values stands for."""
         for stack in self.stacks:
-            for view, columns in enumerate(stack.columns):
-                for regularisation in stack.regularisation:
-                    yield ViewOfRow(stack.stack, view, regularisation, columns)
+            yield from stack.views_of_rows()
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ class Spectral(Statistic):
     regularisation: tuple[float, ...] = _REGULARISATION
 
     symbol = "log 1/p"
+    compares_all_pairs = False
 
     def __post_init__(self) -> None:
         if not self.regularisation or any(not value > 0 for value in self.regularisation):
@@ -196,6 +206,37 @@ class Spectral(Statistic):
 
     def effect(self, prepared: PreparedSpectral, observed: float, threshold: float) -> Effect:
         return Effect()
+
+    def describe(self, prepared: PreparedSpectral) -> str:
+        views = sum(len(stack.columns) for stack in prepared.stacks)
+        return f"{views:,} views" if views > 1 else "1 view"
+
+    def by_columns(
+        self, prepared: PreparedSpectral, shuffles: Iterable[Tensor]
+    ) -> dict[tuple[int, ...], Tensor]:
+        """The largest surprise over all rows that look at these columns and at no others.
+
+        Each is measured by its own law over the labellings, so that columns with many rows have no
+        advantage. It depends on nothing but these columns.
+        """
+        stacks = [stack for stack in prepared.stacks if stack.looks_at_few()]
+        if not stacks:
+            return {}
+        parts = []
+        for part in shuffles:
+            in_x = prepared.bins.in_x(part)
+            parts.append(torch.cat([stack.evaluate(in_x, prepared.scale) for stack in stacks]))
+        values = torch.cat(parts, 1)  # (rows, B + 1)
+        members: dict[tuple[int, ...], list[int]] = {}
+        views = itertools.chain.from_iterable(stack.views_of_rows() for stack in stacks)
+        for row, view in enumerate(views):
+            if len(view.columns) in (1, 2):
+                members.setdefault(view.columns, []).append(row)
+        by_columns = {}
+        for columns in sorted(members):
+            surprises = surprise(values[members[columns]])
+            by_columns[columns] = by_own_tail(surprises.amax(0))
+        return by_columns
 
     def contributions(
         self,
