@@ -276,6 +276,7 @@ SMALL = np.random.default_rng(5).normal(size=(2, 90, 3)) + np.array([0.0, 0.8])[
         (twosample.me(steps=5, asymptotic=True), "chi-squared law"),
         (twosample.mmd_block(steps=5), "Use a test with MMD(&#39;unbiased&#39;)"),
         (twosample.mmd_mkl(permutations=99), "There is no curve, because there were so few steps"),
+        (twosample.spectral(permutations=99), "No rows were kept for training: all were tested."),
         (twosample.mmd_o(steps=5, permutations=9), "too few shuffles for this level"),
         (twosample.mmd_o(steps=40, validation_fraction=0.3), "</i>validation</li>"),
     ],
@@ -288,6 +289,61 @@ def test_every_kind_of_test_has_a_page_that_says_what_is_not_there(test, expecte
     assert "nan" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL).lower().replace(
         "finan", ""
     )
+
+
+@pytest.fixture(scope="module")
+def tied():
+    """A result of views: column 0 differs, and 1 goes with 2 in another way."""
+    X, Y = np.random.default_rng(0).normal(size=(2, 150, 4))
+    Y[:, 0] += 1
+    Y[:, 2] += Y[:, 1]
+    Y[:, 2] /= np.sqrt(2)
+    return twosample.spectral(permutations=99).run(X, Y, rng=0)
+
+
+def test_columns_and_pairs_of_views(tied):
+    page = render(tied, rng=0)
+    assert "1 of 4 columns differs by itself at α = 0.05." in page
+    assert "<li>1 and 2 go together otherwise (p = 0.010).</li>" in page
+    assert "adjusted for their number by the largest value in each shuffle" in page
+    assert ">log 1/p</th>" in page
+    assert "Importance" not in page
+    assert "not the verdict" not in page
+    levels = re.findall(r'<ul class="together" data-level="([^"]+)"( hidden)?>', page)
+    assert [level for level, hidden in levels if not hidden] == ["0.05"]
+    assert len(levels) > 3
+
+
+def test_names_in_sentences_are_text():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    Y = rng.normal(size=(100, 1)) + 0.3 * rng.normal(size=(100, 2))
+    frames = [pl.DataFrame(sample, schema=NASTY[:2], orient="row") for sample in (X, Y)]
+    page = render(twosample.spectral(permutations=49).run(*frames, rng=0), rng=0)
+    assert "go together otherwise" in page
+    assert NASTY[0] not in page
+    assert NASTY[1] not in page
+
+
+def test_columns_do_not_overrule_the_verdict(tied):
+    page = render(dataclasses.replace(tied, pvalue=0.3), rng=0)
+    assert "No difference found" in page
+    assert "What is found here is not the verdict: the test itself finds no difference" in page
+
+
+def test_views_explain_all_rows(tied, monkeypatch):
+    monkeypatch.setattr(findings, "_MOST_ROWS", 50)
+    assert "drawn at random" not in render(tied, rng=0)
+    by_kernel = twosample.mmd_median(permutations=99).run(*SMALL, rng=0)
+    assert "From 50 + 50 of the 90 + 90 held-out rows" in render(by_kernel, rng=0)
+
+
+def test_images_seen_through_views():
+    X, Y = np.random.default_rng(0).integers(0, 255, size=(2, 40, 8, 8), dtype=np.uint8)
+    page = render(twosample.spectral(permutations=49).run(X, Y // 2, rng=0), rng=0)
+    assert '<section id="columns"' not in page
+    assert page.count('<li><figure><img src="data:image/png;base64,') == 16
+    assert "along the two main axes of the pixels" in page
 
 
 def test_a_stream_has_a_verdict_and_a_reason_for_what_is_missing():
