@@ -658,7 +658,7 @@ def _notes(result: TwoSampleResult, tables: _Tables, rows: int) -> tuple[str, ..
         )
         adjusted = [column.adjusted for column in tables.columns]
         adjusted += [pair.adjusted for pair in tables.pairs]
-        if min(adjusted, default=1.0) <= ALPHA:
+        if tables.pairs and min(adjusted) <= ALPHA:
             notes.append(
                 "Columns and pairs are tested beside the test itself, each family at a level of "
                 "its own. What is found there is not its verdict."
