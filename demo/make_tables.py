@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HERE = Path(__file__).parent
-BLOB_ROWS = 720  # half to train and half to test: 40 a mode, a setting of the paper
+BLOB_ROWS = 720  # 80 a mode; a test with a split has 40 of them, a setting of the paper
 ROWS = 600
 COUNTRIES = ["DE", "FR", "NL", "PL", "SE"]
 

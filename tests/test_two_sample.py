@@ -32,6 +32,8 @@ from twosample._random import Generators
 from twosample.bench.datasets import blob
 
 QUICK = {
+    "auto": {"steps": 10},
+    "spectral": {},
     "mmd-d": {"steps": 10},
     "mmd-o": {"steps": 10},
     "mmd-median": {},
@@ -337,7 +339,7 @@ def test_repr_of_a_test_is_code():
         (
             lambda X, Y: twosample.two_sample_test(X, Y, "mmd"),
             InputError,
-            "method 'mmd' does not exist; use one of auto, mmd-d",
+            "method 'mmd' does not exist; use one of auto, spectral, mmd-d",
         ),
         (
             lambda X, Y: twosample.two_sample_test(X, Y, twosample.mmd_d),
@@ -365,7 +367,8 @@ def test_repr_of_a_test_is_code():
             InputError,
             "device 'abacus' cannot be used",
         ),
-        (lambda X, Y: twosample.two_sample_test(X[:3], Y), InputError, "X has 3 rows"),
+        (lambda X, Y: twosample.two_sample_test(X[:3], Y, "mmd-d"), InputError, "X has 3 rows"),
+        (lambda X, Y: twosample.two_sample_test(X[:1], Y), InputError, "X has 1 row"),
         (
             lambda X, Y: twosample.two_sample_test(X, Y[:, :1]),
             InputError,

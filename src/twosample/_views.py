@@ -655,6 +655,12 @@ class Views(nn.Module):
         self.scores = NormalScores()
         self.schema: Schema | None = None
 
+    def __repr__(self) -> str:
+        stacks = [repr(stack) for stack in self]
+        if self.usual and stacks:
+            stacks.insert(0, "None")
+        return f"Views({', '.join(stacks)})"
+
     def look_at(self, schema: Schema) -> None:
         """Learn which encoded columns are one column of the table."""
         self.schema = schema

@@ -160,6 +160,13 @@ class Spectral(Statistic):
                 "0.001), or math.inf for the MMD."
             )
 
+    def __repr__(self) -> str:
+        if self.regularisation == _REGULARISATION:
+            return "Spectral()"
+        # As code: the name inf would not be known.
+        numbers = ["math.inf" if math.isinf(each) else repr(each) for each in self.regularisation]
+        return f"Spectral(({', '.join(numbers)},))"
+
     def check(self, representation: nn.Module) -> None:
         if not isinstance(representation, Views):
             raise IncompatibleParts(
