@@ -60,8 +60,9 @@ class Calibration(ABC):
         m: int,
         generator: torch.Generator,
         least: int = 1,
+        most: int | None = None,
     ) -> Bins:
-        """Cut samples of n and m points into bins, if possible `least` of them or more."""
+        """Cut samples of n and m points into bins: `least` or more if possible, `most` at most."""
 
     @abstractmethod
     def calibrate(
@@ -86,7 +87,9 @@ class Calibration(ABC):
         n, m = samples.sizes
         # The plan sees sizes only, and the network sees points without labels. Whatever is decided
         # before the statistic is evaluated is therefore the same for every labelling.
-        bins = self.plan(n, m, generator, statistic.least_bins(n, m))
+        least = statistic.least_bins(n, m)
+        most = statistic.most_bins(representation, resources.memory)
+        bins = self.plan(n, m, generator, least, most)
         points = embed_samples(samples, embedding_of(representation), generator, resources)
         prepared = statistic.prepare(representation, points, bins, generator)
         return self.calibrate(statistic, representation, points, prepared, generator)
@@ -137,11 +140,16 @@ class Permutation(Calibration):
         m: int,
         generator: torch.Generator,
         least: int = 1,
+        most: int | None = None,
     ) -> Bins:
         """Cut samples of n and m points into bins, each sample in a random order."""
         # One size for both samples: bins of different sizes could not change places.
         size = max(1, min(n, m) // self.bins)
-        return _cut(n, m, size, self.max_bins, generator)
+        if most is None:
+            return _cut(n, m, size, self.max_bins, generator)
+        of_each = max(1, most // 2)
+        size = max(size, -(-min(n, m) // of_each))
+        return _cut(n, m, size, min(self.max_bins, of_each), generator)
 
     def shuffles(
         self,
@@ -221,6 +229,7 @@ class PairSwap(Calibration):
         m: int,
         generator: torch.Generator,
         least: int = 1,
+        most: int | None = None,
     ) -> Bins:
         """Cut min(n, m) random pairs into bins; points without a partner stay."""
         pairs = min(n, m)
@@ -279,6 +288,7 @@ class Asymptotic(Calibration):
         m: int,
         generator: torch.Generator,
         least: int = 1,
+        most: int | None = None,
     ) -> Bins:
         """Cut both samples into bins, all of which might move."""
         # Nothing is shuffled; some hundred bins are enough for a statistic that is made of them.
@@ -343,6 +353,7 @@ class SpectralLimit(Calibration):
         m: int,
         generator: torch.Generator,
         least: int = 1,
+        most: int | None = None,
     ) -> Bins:
         """Cut both samples into some hundred bins: fewer sums, and nothing moves."""
         size = max(1, min(n, m) // 500)

@@ -18,11 +18,13 @@ from .errors import InputError
 _AT_ONCE = 2**16  # values that a core's cache holds, with what is made of them
 _LEAST_SHAPE = 0.25  # half of one degree of freedom's; below it the error of -log p exceeds 4 %
 _NEAR_THE_MEAN = 1e-3  # relative distance within which a series takes the place of 0 / 0
-_LEAST_RATIO = 1e-30  # of a value to its mean: 0 has no logarithm
+_LEAST_RATIO = 1e-20  # of a value to its mean: what is smaller is 0 but for rounding
 _QUANTILE = 0.8  # of maxima, beyond which their tail is measured
 _LEAST_EXCESS = 0.1
 _TIE = 1e-9  # surprises that differ by less are equal but for rounding
-_CONSTANT = 1e-24  # a row whose variance is this small beside its squared mean is rounding
+# A row whose variance is this small beside its squared mean is constant. So is, nearly, every T of
+# more features than points with little regularisation; what is left varies by rounding.
+_CONSTANT = 1e-14
 
 
 def snapped(values: Tensor, resolution: Tensor) -> Tensor:

@@ -51,6 +51,7 @@ _PATCH_IMAGES = 500  # images that filters are cut from
 _MOST_FEATURES = 2**22  # that a file may ask for
 _MOST_CHECKED = 1024  # features whose metric is tried when it is read
 _FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
+_SCORED = 2**19  # values whose scores are looked up at a time
 _ODD = 0x9E3779B97F4A7C15 - 2**64  # of the golden ratio: multiples of it look random
 
 
@@ -70,6 +71,12 @@ class Seen:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def parts(self, size: int) -> Iterator[Seen]:
+        """The same points, so many at a time."""
+        for first in range(0, len(self), size):
+            part = slice(first, first + size)
+            yield Seen(self.rows[part], self.scores[part])
 
 
 @dataclass(frozen=True, eq=False)
@@ -625,6 +632,12 @@ class NormalScores(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """(N, columns) scores."""
+        # Some rows at a time: what is made on the way takes a multiple of their memory.
+        size = max(1, _SCORED // max(1, rows.shape[1]))
+        parts = [self._scores(part) for part in torch.split(rows, size)]
+        return torch.cat(parts)
+
+    def _scores(self, rows: Tensor) -> Tensor:
         values = rows.T.contiguous()  # (columns, N)
         above = torch.searchsorted(self.knots, values).clamp(1, _KNOTS - 1)
         low = self.knots.gather(1, above - 1)

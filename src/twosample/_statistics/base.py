@@ -140,6 +140,13 @@ class Statistic(ABC):
         """How many bins must move at least, for samples of n and m points."""
         return 1
 
+    def most_bins(self, representation: Any, memory: int) -> int | None:
+        """How many bins may move at most, so that `memory` bytes suffice; None for any number.
+
+        Labels must have no say in it.
+        """
+        return None
+
     @abstractmethod
     def check(self, representation: nn.Module) -> None:
         """Raise `IncompatibleParts` if it cannot see the samples through this representation."""

@@ -28,7 +28,7 @@ from .._fusing import by_own_tail, fuse_kinds, gamma_surprise, surprise
 from .._products import Embedded
 from .._progress import bar
 from .._result import Effect
-from .._views import View, Views
+from .._views import Seen, View, Views
 from ..errors import IncompatibleParts, InputError
 from .base import Bins, Statistic
 
@@ -38,9 +38,11 @@ _PIECES = 64  # at most so many of them: each returns the sums of all features
 _AT_ONCE = 2**23  # bytes of features at a time
 _ROWS_FOR_COVARIANCE = 20_000  # points; more would improve it by little
 _ROWS_FOR_LARGE = 4000  # of many features, where it would cost more than all the rest
+_COPIES = 3  # of sums over bins that are in memory at a time
+_FEWEST_BINS = 128  # fewer would cost power
 _RANK = 1e-8  # eigenvalues below this share of the first are rounding
 _ROUNDING = 1e-13  # a variance below this share of the mean square is, too
-_TIE = 1e-9  # values of the statistic that differ by less are equal but for rounding
+_TIE = 1e-6  # values of the statistic that differ by less are equal but for rounding
 
 
 class ViewOfRow(NamedTuple):
@@ -174,6 +176,17 @@ class Spectral(Statistic):
                 f"{type(representation).__name__}. Use Views(), or Views(Features(network))."
             )
 
+    def most_bins(self, representation: Views, memory: int) -> int:
+        schema = cast(Schema, representation.schema)
+        point = torch.zeros(1, *schema.shape)
+        features = 1
+        with torch.no_grad():
+            for stack in representation:
+                features += math.prod(_shape_of(stack, representation, point))
+        # Sums of features over bins, and what is made of them, in float64.
+        needed = 8 * _COPIES * features
+        return max(_FEWEST_BINS, memory // needed)
+
     def prepare(
         self,
         representation: Views,
@@ -283,11 +296,13 @@ class Spectral(Statistic):
         chosen = prepared.stacks[number]
         view, direction = chosen.discriminant(row, prepared.in_x(), prepared.scale)
         stack = cast(View, views.stacks[chosen.stack])
+        width = chosen.means.numel()
         scores = []
         with torch.no_grad():
-            for features in _features_of(stack, views, rows):
-                centred = features[:, view] - chosen.means[view]
-                scores.append(centred @ direction)
+            for seen in _seen(views, rows):
+                for features in _features_of(stack, seen, width):
+                    centred = features[:, view] - chosen.means[view]
+                    scores.append(centred @ direction)
         return torch.cat(scores)
 
     def best(self, prepared: PreparedSpectral) -> tuple[int, int]:
@@ -374,40 +389,52 @@ def _sums_of_piece(
     rank: Tensor,
 ) -> list[Sums]:
     """The sums over some points; `rank` is the place of each in a random order of all points."""
-    with torch.no_grad():
-        return [_sums_of_stack(stack, views, rows, of_bin, count, rank) for stack in views]
-
-
-def _sums_of_stack(
-    stack: View,
-    views: Views,
-    rows: Tensor,
-    of_bin: Tensor,
-    count: int,
-    rank: Tensor,
-) -> Sums:
-    number, width = _shape_of(stack, views, rows)
-    totals = torch.zeros(count, number * width, dtype=torch.float64)
-    some = torch.zeros(number, width, dtype=torch.float64)
-    products = torch.zeros(number, width, width, dtype=torch.float64)
-    most = _ROWS_FOR_LARGE if width > 100 else _ROWS_FOR_COVARIANCE
-    counted = 0
+    adding = [_Adding(stack, views, rows, count) for stack in views]
     first = 0
-    for features in _features_of(stack, views, rows):  # (N, views, features)
-        here = slice(first, first + len(features))
-        first += len(features)
-        totals.index_add_(0, of_bin[here], features.flatten(1))
-        chosen = rank[here] < most
-        if not bool(chosen.all()):
-            features = features[chosen]
-        counted += len(features)
-        some += features.sum(0)
-        if width == 1:
-            products[:, 0, 0] += features[:, :, 0].square().sum(0)
+    with torch.no_grad():
+        for seen in _seen(views, rows):
+            here = slice(first, first + len(seen))
+            first += len(seen)
+            for stack in adding:
+                stack.add(seen, of_bin[here], rank[here])
+    return [stack.sums() for stack in adding]
+
+
+class _Adding:
+    """The sums of one stack over the points seen so far."""
+
+    def __init__(self, stack: View, views: Views, rows: Tensor, count: int) -> None:
+        views_of_it, width = _shape_of(stack, views, rows)
+        self.stack = stack
+        self.totals = torch.zeros(count, views_of_it, width, dtype=torch.float64)
+        self.some = torch.zeros(views_of_it, width, dtype=torch.float64)
+        self.products = torch.zeros(views_of_it, width, width, dtype=torch.float64)
+        self.most = _ROWS_FOR_LARGE if width > 100 else _ROWS_FOR_COVARIANCE
+        self.counted = 0
+
+    def add(self, seen: Seen, of_bin: Tensor, rank: Tensor) -> None:
+        """Add points to their bins; those of a low rank count for the covariance, too."""
+        first = 0
+        for features in _features_of(self.stack, seen, self.some.numel()):
+            here = slice(first, first + len(features))
+            first += len(features)
+            self.totals.index_add_(0, of_bin[here], features)
+            chosen = rank[here] < self.most
+            if not bool(chosen.all()):
+                features = features[chosen]
+            self._add_products(features)
+
+    def _add_products(self, features: Tensor) -> None:
+        self.counted += len(features)
+        self.some += features.sum(0)
+        if features.shape[2] == 1:
+            self.products[:, 0, 0] += features[:, :, 0].square().sum(0)
         else:
             by_view = features.transpose(0, 1)
-            products += by_view.mT @ by_view
-    return Sums(totals.view(count, number, width), some, products, counted)
+            self.products += by_view.mT @ by_view
+
+    def sums(self) -> Sums:
+        return Sums(self.totals, self.some, self.products, self.counted)
 
 
 def _shape_of(stack: View, views: Views, rows: Tensor) -> tuple[int, int]:
@@ -416,14 +443,18 @@ def _shape_of(stack: View, views: Views, rows: Tensor) -> tuple[int, int]:
     return number, width
 
 
-def _features_of(stack: View, views: Views, rows: Tensor) -> Iterator[Tensor]:
-    """Features of some rows at a time, so that they fit into memory; nothing if there are none."""
-    number, width = _shape_of(stack, views, rows)
-    if number * width == 0:
-        return
-    step = max(16, _AT_ONCE // (8 * number * width))
-    for part in torch.split(rows, step):
-        yield stack.features(views.see(part))
+def _seen(views: Views, rows: Tensor) -> Iterator[Seen]:
+    """What views share of some rows at a time."""
+    size = max(16, _AT_ONCE // (8 * max(1, rows[0].numel())))
+    for part in torch.split(rows, size):
+        yield views.see(part)
+
+
+def _features_of(stack: View, seen: Seen, width: int) -> Iterator[Tensor]:
+    """(N, views, features) of some points at a time; `width` is how many a point has in all."""
+    if width:
+        for part in seen.parts(max(16, _AT_ONCE // (8 * width))):
+            yield stack.features(part)
 
 
 def _along_axes(
@@ -440,9 +471,12 @@ def _along_axes(
     metric = stack.metric()
     # About the mean of the same points: about that of all, the smallest eigenvalues would drown.
     middle = sums.some / sums.counted
-    second = _measured(sums.products / sums.counted, metric)
-    squared_middle = _measured(middle[:, :, None] * middle[:, None, :], metric)
-    covariance = second - squared_middle
+    second = sums.products / sums.counted
+    if metric is not None:
+        second = _solved(metric, _solved(metric, second).mT)
+        middle = _solved(metric, middle[:, :, None])[:, :, 0]
+    covariance = second - middle[:, :, None] * middle[:, None, :]
+    covariance = (covariance + covariance.mT) / 2  # but for rounding it is symmetric already
     values, vectors = torch.linalg.eigh(covariance)
     spectrum = values.flip(1).clamp_min(0)  # the largest first
     # A feature that is constant has a variance of rounding only.
@@ -467,12 +501,10 @@ def _along_axes(
     )
 
 
-def _measured(matrices: Tensor, metric: Tensor | None) -> Tensor:
-    """L^-1 M L^-T for (views, features, features) matrices M and the factors L of a metric."""
-    if metric is not None:
-        half = torch.linalg.solve_triangular(metric, matrices, upper=False)
-        matrices = torch.linalg.solve_triangular(metric, half.mT, upper=False)
-    return (matrices + matrices.mT) / 2  # but for rounding it is symmetric already
+def _solved(metric: Tensor, values: Tensor) -> Tensor:
+    """L^-1 values, for the lower factors L of a metric."""
+    solved: Tensor = torch.linalg.solve_triangular(metric, values, upper=False)
+    return solved
 
 
 def _weights(spectrum: Tensor, is_axis: Tensor, lambdas: tuple[float, ...]) -> Tensor:
