@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from ._calibration import PairSwap, Permutation
 from ._data.embedding import embed_samples
 from ._data.samples import Samples
-from ._data.schema import Schema
+from ._data.schema import Column, Schema
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
 from ._objectives import Objective
@@ -412,11 +412,23 @@ def _cut(z: Embedded, start: int, end: int) -> Embedded:
 def _started(module: nn.Module, points: Tensor) -> nn.Module:
     """A copy that has started on the points, in float64 and in evaluation."""
     started = copy.deepcopy(module)
+    look_at = getattr(started, "look_at", None)
+    if callable(look_at):  # views of single columns need to know which those are
+        look_at(_schema_of(points))
     # A module starts in its own precision, as it does in a test. Clauses compare in float64.
     dtypes = [parameter.dtype for parameter in started.parameters()]
     dtype = dtypes[0] if dtypes else torch.float32
     start_featurizer(started, points.to(dtype), _draws("start"))
     return started.double().eval()
+
+
+def _schema_of(points: Tensor) -> Schema:
+    """Points as a table of numbers, or as images."""
+    shape = tuple(points.shape[1:])  # of one point
+    if len(shape) > 1:
+        return Schema("image", shape)
+    columns = tuple(Column(str(number), "numeric") for number in range(shape[0]))
+    return Schema("table", shape, columns)
 
 
 def _accelerators() -> list[torch.device]:
@@ -836,10 +848,7 @@ def _settings(part: Any) -> dict[str, Any]:
 class _Statistic(_Part):
     @functools.cached_property
     def samples(self) -> Samples:
-        shape = tuple(self.x.shape[1:])  # of one point
-        is_table = len(shape) == 1
-        schema = Schema("table" if is_table else "image", shape)
-        return Samples(self.x, self.y, schema)
+        return Samples(self.x, self.y, _schema_of(self.x))
 
     def plans(self) -> Iterator[tuple[Bins, Tensor]]:
         """Bins of one point and of several, and shuffles of them, the observed order first."""
