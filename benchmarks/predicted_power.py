@@ -1,4 +1,4 @@
-"""Predicted against observed power on Blob-D and HDGM-D.
+"""Predicted against observed power: of kernels on Blob-D and HDGM-D, of views on four others.
 
     python benchmarks/predicted_power.py run
     python benchmarks/predicted_power.py table
@@ -10,6 +10,10 @@ moments averaged show what is left when the moments are known well: the error of
 Observed is the share of 200 fresh test sets of n + n points with p <= 0.05. One JSON line is
 appended to benchmarks/results/predicted_power.jsonl for each finished part, so a run can be stopped
 and continued. Run it with OMP_NUM_THREADS=1.
+
+Tests of views, method `spectral`, have nothing to fit: each of 30 pairs of samples is a pilot, and
+its test of all rows predicts the power at half, once and twice their size. `run views` does these
+alone, and `run views pair` one of them.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from scipy import stats
 
 import twosample
@@ -37,11 +42,114 @@ GRID = {"blob": (50, 100, 200, 300, 500), "hdgm": (250, 500, 1000, 2000, 3000)}
 CURVE = {"blob": range(20, 521, 20), "hdgm": range(100, 3101, 100)}
 HELD_OUT = 100
 TESTS = 200
+VIEWS = {"shift": 150, "pair": 150, "blob of views": 160, "category": 150}  # rows of a pilot
+PILOTS = 30
+VIEWS_TESTS = 100
+PERMUTATIONS = 199
 NAMES = {"blob": "Blob-D", "hdgm": "HDGM-D, 10 dimensions"}
 
 
 def draw(name, n, rng):
     return datasets.blob(n, rng=rng) if name == "blob" else datasets.hdgm(n, dimension=10, rng=rng)
+
+
+def draw_views(name, n, rng):
+    """Two samples that differ in one column of five, in one of ten pairs, or in a category."""
+    if name == "blob of views":
+        return datasets.blob(n, rng=rng)
+    if name == "category":
+        shares = ([0.4, 0.2, 0.2, 0.2], [0.25, 0.25, 0.25, 0.25])
+        return tuple(
+            pl.DataFrame(
+                {
+                    "size": rng.normal(size=n),
+                    "weight": rng.normal(size=n),
+                    "colour": rng.choice(["red", "green", "blue", "black"], n, p=p),
+                }
+            )
+            for p in shares
+        )
+    X = rng.normal(size=(n, 5))
+    Y = rng.normal(size=(n, 5))
+    if name == "shift":
+        Y[:, 0] += 0.3
+    else:
+        correlation = 0.35
+        Y[:, 1] = correlation * Y[:, 0] + np.sqrt(1 - correlation**2) * Y[:, 1]
+    return X, Y
+
+
+def predictions_of_views(name):
+    """Powers at half, once and twice the size, by each pilot."""
+    rng = np.random.default_rng([1, *name.encode()])
+    test = twosample.spectral(permutations=PERMUTATIONS)
+    grid = grid_of_views(name)
+    sets = []
+    intervals = []
+    for k in range(PILOTS):
+        plan = predict_power(test.run(*draw_views(name, VIEWS[name], rng), rng=k))
+        sets.append([round(plan.power(n), 4) for n in grid])
+        intervals.append([[round(end, 4) for end in plan.power_interval(n)] for n in grid])
+    return {"sets": sets, "intervals": intervals}
+
+
+def grid_of_views(name):
+    return (VIEWS[name] // 2, VIEWS[name], 2 * VIEWS[name])
+
+
+def observe_views(name, n):
+    rng = np.random.default_rng([2, n, *name.encode()])
+    test = twosample.spectral(permutations=PERMUTATIONS)
+    rejections = 0
+    for k in range(VIEWS_TESTS):
+        rejections += test.run(*draw_views(name, n, rng), rng=k).reject()
+    return {"rejections": rejections, "tests": VIEWS_TESTS}
+
+
+def run_views(names):
+    for name in names:
+        for n in (0, *grid_of_views(name)):
+            if (name, "spectral", n) not in stored():
+                began = time.process_time()
+                keep(
+                    name,
+                    "spectral",
+                    n,
+                    began,
+                    observe_views(name, n) if n else predictions_of_views(name),
+                )
+
+
+def views_table():
+    """The stored runs of views as Markdown."""
+    records = stored()
+    lines = [
+        "| difference | rows of each sample | observed | predicted by each pilot: mean, median (10 "
+        "to 90 %) | error: mean | observed in the 90 % interval |",
+        "|---|---|---|---|---|---|",
+    ]
+    inside = []
+    errors = []
+    for name, pilot in VIEWS.items():
+        predicted = records[name, "spectral", 0]
+        sets = np.array(predicted["sets"])
+        ends = np.array(predicted["intervals"])  # (pilots, n, 2)
+        for k, n in enumerate(grid_of_views(name)):
+            record = records[name, "spectral", n]
+            rate = record["rejections"] / record["tests"]
+            low, middle, high = np.quantile(sets[:, k], (0.1, 0.5, 0.9))
+            held = (ends[:, k, 0] <= rate) & (rate <= ends[:, k, 1])
+            off = np.abs(sets[:, k] - rate)
+            inside.append(held.mean())
+            errors.append(off.mean())
+            mark = " (pilot)" if n == pilot else ""
+            lines.append(
+                f"| {name.removesuffix(' of views')} | {n}{mark} | {rate:.3f} "
+                f"| {sets[:, k].mean():.2f}, {middle:.2f} ({low:.2f} to {high:.2f}) "
+                f"| {off.mean():.2f} | {held.mean():.0%} |"
+            )
+    lines.append(f"| all | | | | {np.mean(errors):.2f} | {np.mean(inside):.0%} |")
+    return "\n".join(lines)
 
 
 def fit(name, method):
@@ -113,13 +221,18 @@ def run():
             for n in missing:
                 began = time.process_time()
                 outcome = observe(name, n, fitted) if n else predictions(name, method, fitted)
-                seconds = round(time.process_time() - began, 1)
-                record = {"data": name, "method": method, "n": n, "cpu_seconds": seconds, **outcome}
-                with STORE.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                print(name, method, n, f"{seconds} s", flush=True)
+                keep(name, method, n, began, outcome)
+
+
+def keep(name, method, n, began, outcome):
+    """Append what was measured to the store."""
+    seconds = round(time.process_time() - began, 1)
+    record = {"data": name, "method": method, "n": n, "cpu_seconds": seconds, **outcome}
+    with STORE.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    print(name, method, n, f"{seconds} s", flush=True)
 
 
 def table():
@@ -252,10 +365,15 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=["run", "table", "plot"])
-    chosen = parser.parse_args().command
-    if chosen == "run":
-        run()
-    elif chosen == "plot":
+    parser.add_argument("part", nargs="?", choices=["views"])
+    parser.add_argument("names", nargs="*", help="of " + ", ".join(VIEWS))
+    options = parser.parse_args()
+    if options.command == "run":
+        if options.part is None:
+            run()
+        run_views(options.names or list(VIEWS))
+    elif options.command == "plot":
         plot()
     else:
         print(table())
+        print(views_table())

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import twosample
 from bank import (
     as_table,
     every_dtype,
@@ -154,12 +153,18 @@ def test_parts_that_do_not_fit_say_what_to_use():
         TwoSampleTest(Linear(), None, MMD("compressed"))
     with pytest.raises(IncompatibleParts, match="SpectralLimit"):
         TwoSampleTest(Gaussian(), None, MMD("compressed"), SpectralLimit())
-    with pytest.raises(IncompatibleParts, match="Compressed"):
-        predict_power(
-            twosample.mmd_compressed(steps=2).run(
-                points(40).numpy(), points(40, seed=1).numpy(), rng=0
-            )
-        )
     assert MMD("compressed", landmarks=7) == CompressedMMD(7)
     assert repr(CompressedMMD(7)) == "CompressedMMD(7)"
     assert repr(CompressedMMD()) == "CompressedMMD()"
+
+
+def test_its_power_is_predicted_as_that_of_the_whole_kernel():
+    X, Y = points(60).numpy(), points(60, seed=1).numpy() + 0.5
+    plans = [
+        predict_power(
+            TwoSampleTest(Gaussian(1.0), None, statistic, Permutation(199)).run(X, Y, rng=0)
+        )
+        for statistic in (MMD("compressed"), MMD("unbiased"))
+    ]
+    assert plans[0].mmd2 == pytest.approx(plans[1].mmd2)
+    assert plans[0].power(40) == pytest.approx(plans[1].power(40), abs=0.1)

@@ -51,6 +51,22 @@ def test_a_plan_in_words(folder):
     assert [line.split()[0] for line in rest] == ["X", "Y", "method", "statistic", "seed"]
 
 
+def test_the_default_has_a_plan_in_words_and_in_json(folder):
+    words = ["plan", "same.csv", "far.csv", "--permutations", "99", "--seed", "0"]
+    needs, power, smallest, *_ = call(*words).stdout.splitlines()
+    found = json.loads(call(*words, "--json").stdout)
+    n, m = found["needed_tested"]
+    assert found["needed_rows"] == [n, m] and found["learned"] is None and n == m < 60
+    assert needs.startswith(f"Power 0.9 takes {n} + {m} rows to test (")
+    assert power.startswith(f"Testing 60 + 60 rows, as here, has power {found['power']:.2f} (")
+    assert smallest.startswith("On 60 + 60 rows a difference ")
+    assert f"{found['smallest_multiple']:.2g} times as large" in smallest
+    plan = twosample.two_sample_test(
+        pl.read_csv("same.csv"), pl.read_csv("far.csv"), permutations=99, rng=0
+    ).predict_power()
+    assert found["needed_tested_interval"][0][0] == plan.samples_interval()[0]
+
+
 def test_quiet_is_the_number_of_rows(folder):
     (line,) = call(
         "plan", "same.csv", "far.csv", *QUICK, "-q", "--power", "0.8"

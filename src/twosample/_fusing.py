@@ -152,32 +152,48 @@ def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
     shares
         (kinds,) positive.
     """
+    maxima = [surprises[kinds == kind].amax(0) for kind in range(len(shares))]
+    largest = torch.stack(maxima)
+    return combine_kinds(largest, largest, shares)
+
+
+def combine_kinds(largest: Tensor, reference: Tensor, shares: Tensor) -> Tensor:
+    """(B,) as `fuse_kinds`, from (kinds, B) maxima and those whose tails measure them.
+
+    `reference` has (kinds, any) maxima over labellings; the maxima themselves, where they are all
+    that there are.
+    """
     logs = (shares / shares.sum()).log()
     terms = []
     for kind, log_share in enumerate(logs.tolist()):
-        largest = surprises[kinds == kind].amax(0)
-        terms.append(log_share + by_own_tail(largest))
+        terms.append(log_share + by_tail(largest[kind], reference[kind]))
     log_mean = torch.logsumexp(torch.stack(terms), 0)
     # Positive for every labelling, so that it can be shared out among points.
     return torch.nn.functional.softplus(log_mean)
 
 
 def by_own_tail(largest: Tensor) -> Tensor:
-    """(B + 1,) the -log p of each maximum by the tail that the maxima have themselves.
+    """(B + 1,) the -log p of each maximum by the tail that the maxima have themselves."""
+    return by_tail(largest, largest)
 
-    With q the 80 % quantile of the maxima M over the labellings, and e their mean excess over q,
+
+def by_tail(largest: Tensor, reference: Tensor) -> Tensor:
+    """(B,) the -log p of each maximum M by the tail of other maxima.
+
+    With q the 80 % quantile of the others over the labellings, and e their mean excess over q,
 
         -log p = log 5 + (M - q) / e,
 
-    which follows their own tail and goes beyond it.
+    which follows their tail and goes beyond it.
     """
-    quantile = largest.quantile(_QUANTILE)
-    above = largest - quantile
+    quantile = reference.quantile(_QUANTILE)
+    above = reference - quantile
     # Where values are tied, many are the quantile but for rounding: they exceed nothing.
     exceeding = above[above > _TIE]
     mean_excess = exceeding.sum() / max(1, len(exceeding))
     # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
-    return above / mean_excess.clamp_min(_LEAST_EXCESS) - math.log(1 - _QUANTILE)
+    excess = mean_excess.clamp_min(_LEAST_EXCESS)
+    return (largest - quantile) / excess - math.log(1 - _QUANTILE)
 
 
 def step_down(values: Tensor, tolerance: float = 0.0) -> Tensor:

@@ -29,6 +29,7 @@ from ._insight.power import (
     choose_split,
     predict_power,
 )
+from ._insight.prediction import PlantedPower, PowerPlan
 from ._insight.where import PairDifference
 from ._kernels import (
     ARDGaussian,
@@ -154,7 +155,9 @@ __all__ = [
     "PairDifference",
     "PairSwap",
     "Permutation",
+    "PlantedPower",
     "PowerCriterion",
+    "PowerPlan",
     "PredictedPower",
     "Probability",
     "ResidualMLP",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._calibration import Calibrated
     from ._data.samples import Samples
     from ._insight.explain import ColumnCorrection, Explanation
-    from ._insight.power import PredictedPower
+    from ._insight.prediction import PowerPlan
     from ._random import RNGLike
     from ._two_sample import FittedTest
 
@@ -110,6 +110,8 @@ class TwoSampleResult:
         The shuffles and what the statistic was computed from.
     chosen
         What `method="auto"` chose, and why; None where the caller did.
+    share
+        The share of the level that the test had: its own p-value was divided by it.
     dropped
         How many rows of X and Y were left out because something in them was missing, as
         `Columns(missing="drop")` asks.
@@ -128,6 +130,7 @@ class TwoSampleResult:
     samples: Samples | None = field(repr=False, default=None)
     calibrated: Calibrated | None = field(repr=False, default=None)
     chosen: str | None = None
+    share: float = 1.0
     dropped: tuple[int, int] = (0, 0)
 
     def reject(self, alpha: float = ALPHA) -> bool:
@@ -186,7 +189,7 @@ class TwoSampleResult:
             progress=progress,
         )
 
-    def predict_power(self) -> PredictedPower:
+    def predict_power(self) -> PowerPlan:
         """Predict the power at any number of tested points; see `twosample.predict_power`."""
         from ._insight.power import predict_power
 

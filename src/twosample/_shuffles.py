@@ -83,6 +83,15 @@ class Shuffles:
         row = _COPIES * 8 * max(1, self.moving)
         return self.parts(max(2, min(_AT_ONCE, memory // row)))
 
+    def first(self, count: int) -> Tensor:
+        """So many of them at most, from the identity on."""
+        rows: list[Tensor] = []
+        for part in self.parts(_AT_ONCE):
+            rows.append(part)
+            if sum(map(len, rows)) >= count:
+                break
+        return torch.cat(rows)[:count]
+
     def all(self) -> Tensor:
         """All of them at once."""
         return torch.cat(list(self.parts(_AT_ONCE)))

@@ -253,6 +253,10 @@ class FollowUp:
         """Whether samples are large enough for it. Sizes are the same for every labelling."""
         return min(sizes) >= self.least
 
+    def level_left(self, sizes: tuple[int, int]) -> float:
+        """The share of the level that the first test has for samples of these sizes."""
+        return 1 - self.share if self.suits(sizes) else 1.0
+
     def follow(
         self,
         first: TwoSampleResult,
@@ -268,15 +272,16 @@ class FollowUp:
         told = f"{first.method}: p = {format_pvalue(first.pvalue)}"
         if p_first <= ALPHA:
             chosen = f"{told}, which decides, so {self.test.name} was not trained"
-            return replace(first, pvalue=p_first, chosen=chosen)
+            return replace(first, pvalue=p_first, chosen=chosen, share=1 - self.share)
         second = self.test._run(pair, generators, device, resources, columns)
         p_second = min(1.0, second.pvalue / self.share)
         chosen = (
             f"{told}, counted as p / {1 - self.share:g}; {second.method}: p = "
             f"{format_pvalue(second.pvalue)}, counted as p / {self.share:g}"
         )
-        winner = second if p_second < p_first else first
-        return replace(winner, pvalue=min(p_first, p_second), chosen=chosen)
+        if p_second < p_first:
+            return replace(second, pvalue=p_second, chosen=chosen, share=self.share)
+        return replace(first, pvalue=p_first, chosen=chosen, share=1 - self.share)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._insight.comparing import Comparison
 from ._insight.explain import Explanation
-from ._insight.power import PredictedPower
+from ._insight.prediction import PowerPlan
 from ._random import RNGLike
 from ._result import ALPHA, TwoSampleResult, format_pvalue
 from ._show.charts import distances_of, null_of, power_over_sizes, training_of
@@ -66,7 +66,7 @@ def null_distribution(
 
 
 def power_curve(
-    predicted: PredictedPower, ax: Axes | None = None, *, power: float = 0.9, alpha: float = ALPHA
+    predicted: PowerPlan, ax: Axes | None = None, *, power: float = 0.9, alpha: float = ALPHA
 ) -> Axes:
     """Predicted power over the number of points tested, and how many the wanted power takes."""
     curve = power_over_sizes(predicted, power=power, alpha=alpha)

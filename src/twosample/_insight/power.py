@@ -1,7 +1,8 @@
 """Power: the chance of finding the difference that is there, and the points that takes.
 
 `predict_power(result)` takes what a test saw on its held-out points, none of which trained the
-kernel, and asks the paper's formula, equation (3), about any other number of points.
+kernel. For an MMD it asks the paper's formula, equation (3), about any other number of points. For
+a test of views it plants the difference into the shuffles; see `prediction`.
 `corollary_split` and `choose_split` divide points between training and test.
 """
 
@@ -32,14 +33,14 @@ from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
 from .._threads import few_threads
 from .._two_sample import FittedTest, TwoSampleTest
-from ..errors import IncompatibleParts, InputError, warn
+from ..errors import IncompatibleParts, InputError
+from .prediction import PlantedPower, PowerPlan, too_few
 
 _LEAST_POINTS = 4  # of each sample: an unbiased variance is an average over as many distinct points
-_MOST_POINTS = 2**53  # no plan asks for more
+_MOST_SHUFFLES = 999  # that a difference is planted into: more would make a power finer than 0.02
 _LEAST_PILOT = 40  # points of each sample from which a learning curve can be drawn
 # Shares of the pilot to train on: steps of an octave, and one near its end.
 _PILOT_SHARES = (0.125, 0.25, 0.5, 0.75)
-_CONFIDENCE = 0.9
 
 
 class DetectableEffect(NamedTuple):
@@ -50,8 +51,8 @@ class DetectableEffect(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedPower:
-    """The power of a fitted test at any number of tested points.
+class PredictedPower(PowerPlan):
+    """The power of a fitted MMD test at any number of tested points.
 
     The prediction takes the estimate of MMD^2 at n and m points as normal around its mean, with the
     exact variance for these sizes. The test rejects where the estimate exceeds a threshold: that of
@@ -76,6 +77,8 @@ class PredictedPower:
         The numbers of points of X and Y from which all this was estimated.
     estimator
         The estimator of the test: "unbiased", "biased" or "paired".
+    share
+        Its share of the level, where another test has the rest.
     """
 
     mmd2: float
@@ -85,6 +88,7 @@ class PredictedPower:
     null_distribution: NDArray[np.float64] = field(repr=False)
     sizes: tuple[int, int]
     estimator: str
+    share: float = 1.0
 
     @property
     def standard_error(self) -> float:
@@ -117,15 +121,10 @@ class PredictedPower:
         """The value that the statistic must exceed at n points of X and m of Y (n if None)."""
         check_alpha(alpha)
         n, m = self._sizes(n, m)
-        at_our_sizes = null_threshold(self.null_distribution, alpha)
+        level = alpha * self.share
+        at_our_sizes = null_threshold(self.null_distribution, level)
         if at_our_sizes is None:
-            draws = len(self.null_distribution)
-            smallest = 1 / (draws + 1)
-            enough = math.ceil(1 / alpha) - 1
-            raise InputError(
-                f"with {draws} shuffles no p-value is below {smallest:.2g}, so the power at "
-                f"alpha = {alpha:g} is 0; use permutations={enough} or more."
-            )
+            raise too_few(len(self.null_distribution), level)
         # Without a difference the whole distribution shrinks with the sizes, its quantiles too.
         our_n, our_m = self.sizes
         return at_our_sizes * self._scale(n, m) / self._scale(our_n, our_m)
@@ -142,77 +141,6 @@ class PredictedPower:
         deviation = here.deviation(n, m)
         threshold = self.threshold(n, m, alpha)
         return asymptotic_power(mean, deviation, threshold)
-
-    def power_interval(
-        self,
-        n: int,
-        m: int | None = None,
-        alpha: float = ALPHA,
-        *,
-        confidence_level: float = _CONFIDENCE,
-        confidence: float | None = None,
-    ) -> tuple[float, float]:
-        """The interval that holds the power with this confidence, since MMD^2 is an estimate.
-
-        From the held-out points of one test it is wide. A power of 0.5 at the sizes of that test
-        means an estimate that chance alone may move far enough for 0.1, or for 0.9.
-        `confidence` is an older name of `confidence_level`.
-        """
-        level = _renamed(confidence_level, confidence)
-        low, high = self._ends(level)
-        return low.power(n, m, alpha), high.power(n, m, alpha)
-
-    def samples_needed(
-        self, power: float = 0.9, alpha: float = ALPHA, *, ratio: float = 1.0
-    ) -> int | None:
-        """The smallest number of points of X to test for a wanted power.
-
-        Y has `ratio` times as many. None if the estimated MMD^2 is not positive: then no number of
-        points is known to be enough.
-        """
-        check_share("power", power)
-        if not 0 < ratio < math.inf:
-            raise InputError(f"ratio is {ratio}; it must be a positive number, such as 1.")
-
-        def enough(n: int) -> bool:
-            m = max(2, round(n * ratio))  # fewer than two have no variance
-            return self.power(n, m, alpha) >= power
-
-        # Power grows with n: double until it is enough, then halve the interval.
-        high = 2
-        while not enough(high):
-            high *= 2
-            if self.mmd2 <= 0 or high > _MOST_POINTS:
-                return None
-        low = high // 2  # not enough, or 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if enough(middle):
-                high = middle
-            else:
-                low = middle
-        return high
-
-    def samples_interval(
-        self,
-        power: float = 0.9,
-        alpha: float = ALPHA,
-        *,
-        ratio: float = 1.0,
-        confidence_level: float = _CONFIDENCE,
-        confidence: float | None = None,
-    ) -> tuple[int | None, int | None]:
-        """The interval that holds `samples_needed` with this confidence.
-
-        An end is None where no number of points is known to be enough. `confidence` is an older
-        name of `confidence_level`.
-        """
-        level = _renamed(confidence_level, confidence)
-        low, high = self._ends(level)
-        # The larger the difference, the fewer points it takes.
-        fewest = high.samples_needed(power, alpha, ratio=ratio)
-        most = low.samples_needed(power, alpha, ratio=ratio)
-        return fewest, most
 
     def smallest_effect(
         self, n: int, m: int | None = None, *, power: float = 0.9, alpha: float = ALPHA
@@ -240,29 +168,35 @@ class PredictedPower:
         mmd2 = max(0.0, mmd2)
         return DetectableEffect(math.sqrt(mmd2), mmd2)
 
-    def __str__(self) -> str:
-        n, m = self.sizes
-        power = self.power(n, m)
-        low, high = self.power_interval(n, m)
-        now = (
-            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at alpha = {ALPHA:g}"
+    @property
+    def no_difference(self) -> str | None:
+        if self.mmd2 > 0:
+            return None
+        return f"the estimated MMD^2 is {self.mmd2:.2g}, not above 0"
+
+    def smallest_sentence(self, n: int, m: int, power: float, alpha: float) -> str:
+        smallest = self.smallest_effect(n, m, power=power, alpha=alpha).mmd
+        mmd = math.sqrt(max(0.0, self.mmd2))
+        return (
+            f"The smallest MMD found with power {power:g} on {n} + {m} rows is {smallest:.3g}; "
+            f"here it is {mmd:.3g}."
         )
-        needed = self.samples_needed()
-        if needed is None:
-            return (
-                f"{now}; the estimated MMD^2 is {self.mmd2:.2g}, so no number of points is known "
-                "to be enough."
-            )
-        return f"{now}; {needed} of each sample would have power 0.9."
+
+    def _difference(self, n: int, m: int, power: float, alpha: float) -> dict[str, Any]:
+        effect = self.smallest_effect(n, m, power=power, alpha=alpha)
+        return {
+            "mmd2": self.mmd2,
+            "standard_error": self.standard_error,
+            "smallest_mmd": effect.mmd,
+            "smallest_mmd2": effect.mmd2,
+        }
 
     def _sizes(self, n: int, m: int | None) -> tuple[int, int]:
         """Both sizes, checked."""
-        m = n if m is None else m
-        check_whole("n", n, 2)
-        check_whole("m", m, 2)
+        n, m = super()._sizes(n, m)
         if self.estimator == "paired" and n != m:
             raise InputError(f"MMD('paired') needs samples of one size, not {n} and {m}.")
-        return int(n), int(m)
+        return n, m
 
     def _bias(self, n: int, m: int) -> float:
         """By how much the estimate exceeds MMD^2 in the mean."""
@@ -326,20 +260,14 @@ class PredictedPower:
         return dataclasses.replace(self, mmd2=mmd2, first_order=first_order)
 
 
-def _renamed(confidence_level: float, confidence: float | None) -> float:
-    """The level that was meant, whichever of its two names was used."""
-    if confidence is None:
-        return confidence_level
-    warn("`confidence` is now called `confidence_level`; use that.", DeprecationWarning)
-    return confidence
-
-
 @few_threads
-def predict_power(result: TwoSampleResult) -> PredictedPower:
-    """From the result of an MMD test, predict its power at any number of tested points.
+def predict_power(result: TwoSampleResult) -> PowerPlan:
+    """From the result of a test, predict its power at any number of tested points.
 
-    MMD^2 and its variance come from the held-out points, which had no part in training, so they are
-    not flattered. One more pass over the kernel matrix gives the variance without bias.
+    Tests of views, such as `spectral` and `auto`, give a `PlantedPower`: the difference that they
+    saw is planted into their shuffles. Tests of an MMD give a `PredictedPower`. MMD^2 and its
+    variance come from the held-out points, which had no part in training, so they are not
+    flattered. One more pass over the kernel matrix gives the variance without bias.
 
     Examples
     --------
@@ -350,6 +278,30 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
     >>> plan.power(50) < plan.power(100) < 0.9 <= plan.power(plan.samples_needed(0.9))
     True
     """
+    planted = _planted(result)
+    if planted is not None:
+        return planted
+    return _by_formula(result)
+
+
+def _planted(result: TwoSampleResult) -> PlantedPower | None:
+    """The prediction of a test that can plant a difference into its shuffles."""
+    fitted = result.fitted
+    calibrated = result.calibrated
+    if fitted is None or calibrated is None:
+        return None
+    some = calibrated.shuffles.first(_MOST_SHUFFLES + 1)
+    if len(some) < 2:
+        return None
+    # The first is the observed order.
+    planted = fitted.spec.statistic.planted(calibrated.prepared, some[1:])
+    if planted is None:
+        return None
+    return PlantedPower.of(planted, result.sizes, fitted.spec.then)
+
+
+def _by_formula(result: TwoSampleResult) -> PredictedPower:
+    """The prediction of an MMD test."""
     fitted = result.fitted
     samples = result.samples
     if fitted is None or samples is None:
@@ -398,6 +350,7 @@ def predict_power(result: TwoSampleResult) -> PredictedPower:
         null_distribution=np.asarray(result.null_distribution, dtype=np.float64),
         sizes=(n, m),
         estimator=estimator,
+        share=result.share,
     )
 
 
@@ -578,7 +531,7 @@ def choose_split(
         for repeat in range(repeats):
             draws = generators.numpy(f"pilot {share} {repeat}")
             result = part.run(X, Y, rng=draws, device=device, progress=progress)
-            plans.append(predict_power(result))
+            plans.append(_by_formula(result))
         a, b = result.train_sizes or (0, 0)
         sizes.append(2 * a * b / (a + b))  # the harmonic mean: what counts with unequal sizes
         predictions.append(plans)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .._calibration import null_threshold
 from .._insight.comparing import Comparison, effects
 from .._insight.power import PredictedPower, predict_power
+from .._insight.prediction import PowerPlan
 from .._objectives import PowerCriterion
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._statistics import Law
@@ -225,7 +226,7 @@ class PowerCurve:
 
 
 def power_over_sizes(
-    predicted: PredictedPower,
+    predicted: PowerPlan,
     *,
     power: float = 0.9,
     alpha: float = ALPHA,
@@ -389,9 +390,12 @@ def _interval_of_mmd(result: TwoSampleResult, explained: TwoSampleResult | None)
     if explained is None or result.effect.mmd is None:
         return None
     try:
-        deviation = predict_power(explained).deviation(*result.sizes)
+        predicted = predict_power(explained)
     except (InputError, IncompatibleParts):
         return None  # the dot is drawn without its interval
+    if not isinstance(predicted, PredictedPower):
+        return None
+    deviation = predicted.deviation(*result.sizes)
     half = NormalDist().inv_cdf(0.95) * deviation  # 5 % on either side
     # An estimate below 0 counts as 0: its interval must not shrink to nothing.
     mmd2 = max(0.0, result.statistic)

@@ -24,7 +24,8 @@ from .._calibration import PairSwap, Permutation
 from .._insight.column_tests import ColumnDifference
 from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
-from .._insight.power import PredictedPower, predict_power
+from .._insight.power import predict_power
+from .._insight.prediction import PowerPlan
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
 from .._result import ALPHA, TwoSampleResult, format_pvalue
@@ -220,7 +221,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
     return {"tiles": tiles, "chart": chart, "why_not": why_not}
 
 
-def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str, Any]]:
+def _power_tiles(findings: Findings, predicted: PowerPlan) -> list[dict[str, Any]]:
     unit = findings.unit
     n, m = findings.result.sizes
     ratio = m / n
@@ -277,7 +278,7 @@ def _power_tiles(findings: Findings, predicted: PredictedPower) -> list[dict[str
     ]
 
 
-def _power_chart(findings: Findings, predicted: PredictedPower) -> Drawn | None:
+def _power_chart(findings: Findings, predicted: PowerPlan) -> Drawn | None:
     curves: dict[float, PowerCurve] = {}
     sizes = findings.result.sizes
     for level in findings.levels:

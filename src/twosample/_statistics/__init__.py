@@ -14,4 +14,5 @@ from .fused import Surprise as Surprise
 from .hotelling import HotellingT2 as HotellingT2
 from .mmd import MMD as MMD
 from .mmd import Alternative as Alternative
+from .planting import Planted as Planted
 from .spectral import Spectral as Spectral

@@ -19,6 +19,7 @@ from .._data.samples import EmbeddedSamples
 from .._products import Embedded
 from .._result import Effect
 from ..errors import IncompatibleParts
+from .planting import Planted
 
 PairEstimator: TypeAlias = Literal["unbiased", "biased", "paired"]
 """The estimates of MMD^2 that sum over all pairs of points."""
@@ -227,6 +228,13 @@ class Statistic(ABC):
         statistic that looks at all columns together only.
         """
         return {}
+
+    def planted(self, prepared: Any, shuffles: Tensor) -> Planted | None:
+        """Its values over shuffles with the observed difference planted into each, if it can.
+
+        From them its power is predicted. None where it cannot.
+        """
+        return None
 
     def quieter(self) -> Statistic:
         """A statistic of the same expectation with less noise, for what is only shown."""

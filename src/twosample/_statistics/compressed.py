@@ -16,7 +16,7 @@ from .._kernels import Kernel
 from .._products import Embedded, rows_of
 from .._result import Effect
 from ..errors import IncompatibleParts
-from .base import Bins, Statistic
+from .base import Bins, PairEstimator, Statistic
 from .mmd import about_the_middle, check_kernel, effect_from_witness, kernel_witness
 
 _RANK = 1e-5  # smaller eigenvalues, relative to the largest, are rounding that roots would magnify
@@ -62,6 +62,11 @@ class CompressedMMD(Statistic):
     @property
     def shuffled_by(self) -> tuple[str, ...]:
         return ("permutations", "swaps")
+
+    @property
+    def pair_estimator(self) -> PairEstimator | None:
+        # Landmarks lose little of the kernel, and what is lost makes the threshold smaller, too.
+        return "unbiased"
 
     def check(self, representation: nn.Module) -> None:
         kernel = check_kernel(self, representation)

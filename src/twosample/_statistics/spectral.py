@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -31,6 +32,7 @@ from .._result import Effect
 from .._views import Seen, View, Views
 from ..errors import IncompatibleParts, InputError
 from .base import Bins, Statistic
+from .planting import Planted, PlantedStack, rest
 
 _REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
 _LEAST_PIECE = 2**16  # points whose sums are made by one piece of work
@@ -42,6 +44,11 @@ _COPIES = 3  # of sums over bins that are in memory at a time
 _FEWEST_BINS = 128  # fewer would cost power
 _RANK = 1e-8  # eigenvalues below this share of the first are rounding
 _ROUNDING = 1e-13  # a variance below this share of the mean square is, too
+_PLANTED = 50  # rows of a stack that a difference is planted into; the others are not as loud
+_HIDDEN = 0.1  # spreads of T: what may hide in a row whose value is no larger than by chance
+_MOST_AXES = 0.25  # of the points, for a difference to be planted into an MMD
+_MOST_EXPLAINED = 0.9  # of labels at random, for a difference to be planted into a discriminant
+_LABELLINGS = 256  # at a time: their differences of means take memory
 _TIE = 1e-6  # values of the statistic that differ by less are equal but for rounding
 
 
@@ -98,6 +105,69 @@ class PreparedStack:
         mean = parts.sum(2)
         variance = 2 * parts.square().sum(2)
         return mean.flatten(), variance.flatten()
+
+    def planted(
+        self,
+        kind: int,
+        labellings: Tensor,
+        observed: Tensor,
+        sizes: tuple[int, int],
+    ) -> PlantedStack:
+        """Its rows over (B, S) labellings, with what (S,) the observed one shows planted into each.
+
+        Of many rows those that speak loudest are planted. The others stay as they are without a
+        difference.
+        """
+        n, m = sizes
+        points = n + m
+        scale = 1 / n + 1 / m
+        inner_share = n * m / points**2  # of a squared difference of means, in the covariance
+        some = torch.split(labellings, _LABELLINGS)
+        noise = torch.cat([self.evaluate(part, scale) for part in some], 1)  # (rows, B)
+        values = self.evaluate(observed[None], scale)
+        mean = noise.mean(1, keepdim=True)
+        variance = noise.var(1, keepdim=True, correction=0)
+        surprises = gamma_surprise(noise, mean, variance)
+        of_observed = gamma_surprise(values, mean, variance)[:, 0]
+        views, lambdas, axes = self.weights.shape
+        finite = torch.tensor([math.isfinite(value) for value in self.regularisation]).repeat(views)
+        # With nearly as many axes as points each point has its own, and T hardly varies: what is
+        # added to it there is no draw of what chance does.
+        few_axes = self.weights.gt(0).sum(2).flatten() < _MOST_AXES * points
+        explained = inner_share * mean[:, 0]  # the share of random labels, for finite lambdas
+        can_be = torch.where(finite, explained < _MOST_EXPLAINED, few_axes)
+        ranks = torch.where(can_be, of_observed, -1.0)
+        order = ranks.argsort(descending=True, stable=True)
+        count = min(_PLANTED, int(can_be.sum()))
+        loud = order[:count]
+        quiet = order[count:]
+        others = torch.zeros(len(labellings), dtype=torch.float64)
+        if len(quiet):
+            others = surprises[quiet].amax(0)
+        of_view = loud // lambdas
+        along = scale * (observed @ self.totals.flatten(1)).view(views, axes)  # the c_i
+        directions = self.weights.flatten(0, 1)[loud] * along[of_view]  # (K, axes)
+        by_bin = torch.einsum("ska,ka->sk", self.totals[:, of_view], directions)
+        inner = torch.where(finite[loud], inner_share, 0.0)[:, None]
+        seen = values[loud]
+        by_chance = noise[loud] / rest(noise[loud], inner)
+        # T is too large by its mean without a difference. Less than that is no difference, but
+        # may hide a small one.
+        excess = seen / rest(seen, inner) - by_chance.mean(1, keepdim=True)
+        gain = torch.maximum(excess, _HIDDEN * by_chance.std(1, keepdim=True))
+        shrinking = torch.where(seen > 0, gain / seen, 0.0)
+        return PlantedStack(
+            kind=kind,
+            gain=shrinking * seen,
+            cross=shrinking.sqrt() * scale * (labellings @ by_bin).T,
+            noise=noise[loud],
+            inner=inner,
+            mean=mean[loud],
+            variance=variance[loud],
+            others=others,
+            largest=surprises.amax(0),
+            observed=float(of_observed.max()),
+        )
 
     def discriminant(self, row: int, in_x: Tensor, scale: float) -> tuple[int, Tensor]:
         """The view of a row, and the (features,) direction that tells X from Y best in it."""
@@ -225,7 +295,22 @@ class Spectral(Statistic):
         return fuse_kinds(surprise(values), prepared.kinds, prepared.shares)
 
     def effect(self, prepared: PreparedSpectral, observed: float, threshold: float) -> Effect:
-        return Effect()
+        """The power, by the normal law that squared surprises have the roots of."""
+        # The observed value has a chance of a half to be reached again, and sqrt(2 log 1/p) is
+        # about a normal deviate. `predict_power` has a better estimate.
+        distance = math.sqrt(2 * observed) - math.sqrt(2 * threshold)
+        return Effect(power=NormalDist().cdf(distance))
+
+    def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted:
+        in_x = prepared.bins.in_x(shuffles)
+        observed = prepared.in_x()
+        stacks = []
+        first = 0
+        for stack in prepared.stacks:
+            kind = int(prepared.kinds[first])
+            stacks.append(stack.planted(kind, in_x, observed, prepared.sizes))
+            first += stack.rows
+        return Planted(stacks, prepared.shares)
 
     def describe(self, prepared: PreparedSpectral) -> str:
         views = sum(len(stack.columns) for stack in prepared.stacks)
