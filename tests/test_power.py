@@ -601,3 +601,4 @@ def test_the_page_gives_what_it_shows():
 def test_the_table_is_what_the_stored_runs_give():
     page = (ROOT / "docs" / "power.md").read_text()
     assert predicted_power.table() in page
+    assert predicted_power.views_table() in page
