@@ -29,6 +29,7 @@ from twosample._views import (
     bumps,
     combinations,
     correlations,
+    ranks,
 )
 
 
@@ -130,10 +131,10 @@ def test_products_and_squares_are_those_of_the_scores():
     points = torch.randn(7, 4, generator=seeded(), dtype=torch.float64)
     seen = views.see(points)
     by_class = {(type(stack).__name__, getattr(stack, "order", 0)): stack for stack in views}
-    squares = by_class["Values", 0].features(seen)[:, 4:, 0]
-    assert torch.equal(squares, seen.scores.square())
-    pairs = by_class["Products", 2].features(seen)[:, :, 0]
     uniform = torch.special.ndtr(seen.scores) - 0.5
+    values = by_class["Values", 0].features(seen)[:, :, 0]
+    assert torch.equal(values, torch.cat([seen.scores, uniform, seen.scores.square()], 1))
+    pairs = by_class["Products", 2].features(seen)[:, :, 0]
     triples = by_class["Products", 3].features(seen)[:, :, 0]
     for place, (a, b) in enumerate(itertools.combinations(range(4), 2)):
         assert torch.allclose(pairs[:, place], seen.scores[:, a] * seen.scores[:, b])
@@ -287,7 +288,12 @@ def test_wide_tables_are_projected(monkeypatch):
     seen = views.see(points)
     for stack in together:
         assert stack.projection.shape == (20, 10)
-        expected = seen.scores.pow(stack.power) @ stack.projection
+        features = {
+            "scores": seen.scores,
+            "ranks": ranks(seen.scores),
+            "squares": seen.scores.square(),
+        }
+        expected = features[stack.of] @ stack.projection
         assert torch.equal(stack.features(seen)[:, 0], expected)
 
 
@@ -390,4 +396,4 @@ def test_a_stack_is_fitted_on_points_without_a_schema_of_the_library():
     views.start(pooled.pooled(), seeded())
     assert views.count() == 1
     test = TwoSampleTest(views, statistic=Spectral(), calibration=Permutation(19))
-    assert "Together(power=1)" in repr(test)
+    assert "Together('scores')" in repr(test)

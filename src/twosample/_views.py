@@ -215,34 +215,38 @@ class Landmarks(View):
 
 
 class Together(View):
-    """All columns together as they are: their normal scores, or the squares of those.
+    """All columns together as they are: their normal scores, their ranks, or squares of scores.
 
     More columns than 512 are projected at random onto so many.
     """
 
     family = "joint"
     kind = "together"
-    weight = 0.12
+    weight = 0.25
     regularisation = (math.inf, 0.1, 1e-3)
 
-    def __init__(self, power: Literal[1, 2] = 1) -> None:
+    def __init__(self, of: Literal["scores", "ranks", "squares"] = "scores") -> None:
         super().__init__()
-        self.power = power
+        self.of = of
         self.register_buffer("projection", torch.empty(0, 0))
         self.projection: Tensor
 
     def extra_repr(self) -> str:
-        return f"power={self.power}"
+        return repr(self.of)
 
     def fit(self, pooled: Pooled, views: Views) -> None:
         atoms = pooled.scores.shape[1]
         if atoms > _MOST_LINEAR:
-            fixed = torch.Generator().manual_seed(self.power)
+            fixed = torch.Generator().manual_seed(0)  # any projection does, but always the same
             shape = (atoms, _MOST_LINEAR)
             self.projection = torch.randn(shape, generator=fixed, dtype=torch.float64)
 
     def features(self, seen: Seen) -> Tensor:
-        features = seen.scores.pow(self.power)
+        features = seen.scores
+        if self.of == "ranks":
+            features = ranks(features)
+        elif self.of == "squares":
+            features = features.square()
         if self.projection.numel():
             features = features @ self.projection
         return features[:, None]
@@ -252,7 +256,7 @@ class Together(View):
 
 
 class Values(View):
-    """One feature a view: the normal score of a column, its square, an indicator of a level."""
+    """One feature a view: the score of a column, its rank, its square, an indicator of a level."""
 
     family = "column"
     kind = "values"
@@ -263,17 +267,19 @@ class Values(View):
         super().__init__()
         self.register_buffer("numbers", _whole_numbers(0))
         self.register_buffer("owners", _whole_numbers(0))
-        self.numbers: Tensor  # encoded columns that have a square: more than two values
+        self.numbers: Tensor  # encoded columns of more than two values, which have a square
         self.owners: Tensor  # the column that each view looks at
 
     def fit(self, pooled: Pooled, views: Views) -> None:
         self.numbers = _as_places(views.numbers())
         owner = views.owners()
-        self.owners = torch.cat([owner, owner[self.numbers]])
+        of_numbers = owner[self.numbers]
+        self.owners = torch.cat([owner, of_numbers, of_numbers])
 
     def features(self, seen: Seen) -> Tensor:
-        squares = seen.scores[:, self.numbers].square()
-        features = torch.cat([seen.scores, squares], 1)
+        numbers = seen.scores[:, self.numbers]
+        # Normal scores see the tails and ranks the middle, where values with heavy tails differ.
+        features = torch.cat([seen.scores, ranks(numbers), numbers.square()], 1)
         return features[:, :, None]
 
     def columns(self) -> list[tuple[int, ...]]:
@@ -364,7 +370,8 @@ class Products(View):
         self.most = most if most is not None else (_PAIRS if order == 2 else _TRIPLES)
         self.family: Family = "pair" if order == 2 else "triple"
         self.kind = "products" if order == 2 else "products of three"
-        self.weight = 0.1
+        # Of three columns a difference is either plain to see or not there.
+        self.weight = 0.1 if order == 2 else 0.06
         self.register_buffer("factors", _whole_numbers(0, order))
         self.register_buffer("owners", _whole_numbers(0, order))
         self.factors: Tensor  # (views, order) encoded columns
@@ -385,7 +392,7 @@ class Products(View):
         scores = seen.scores
         if self.order == 3:
             # Products of three normal scores have tails that no sample of usual size fills.
-            scores = torch.special.ndtr(scores) - 0.5
+            scores = ranks(scores)
         product = scores[:, self.factors[:, 0]]
         for place in range(1, self.order):
             product = product * scores[:, self.factors[:, place]]
@@ -786,8 +793,9 @@ def _for_tables(columns: int) -> list[View]:
     views: list[View] = [
         Landmarks("gaussian"),
         Landmarks("laplace"),
-        Together(1),
-        Together(2),
+        Together("scores"),
+        Together("ranks"),
+        Together("squares"),
         Values(),
         Shapes(),
         Levels(),
@@ -826,6 +834,12 @@ def _by_content(points: Tensor) -> _Chosen:
     typical = order[mixed.argsort(stable=True)][:_FIT_ROWS]
     different = order[is_first][:_FIT_ROWS]
     return _Chosen(points[typical], points[different])
+
+
+def ranks(scores: Tensor) -> Tensor:
+    """Ranks that normal scores stand for, from -1/2 to 1/2."""
+    shares: Tensor = torch.special.ndtr(scores)
+    return shares - 0.5
 
 
 def bumps(scores: Tensor, count: int, width: float) -> Tensor:

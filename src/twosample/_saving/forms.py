@@ -172,7 +172,10 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "places": MatrixBuffer,
             "width": ScalarBuffer,
         },
-        Together: {"power": Literal[1, 2], "projection": MatrixBuffer},
+        Together: {
+            "of": Literal["scores", "ranks", "squares"],
+            "projection": MatrixBuffer,
+        },
         Values: {"numbers": Places, "owners": Places},
         Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
         Levels: {"places": PlacesMatrix, "owners": Places},
