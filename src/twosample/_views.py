@@ -292,6 +292,7 @@ class Shapes(View):
     family = "column"
     kind = "shapes"
     weight = 0.1
+    regularisation = (math.inf, *FEW)
 
     def __init__(self, bumps: int = 20, width: float = 0.4) -> None:
         super().__init__()
