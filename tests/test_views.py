@@ -131,6 +131,7 @@ def test_products_and_squares_are_those_of_the_scores():
     points = torch.randn(7, 4, generator=seeded(), dtype=torch.float64)
     seen = views.see(points)
     by_class = {(type(stack).__name__, getattr(stack, "order", 0)): stack for stack in views}
+    by_class["Values", 0] = next(stack for stack in views if isinstance(stack, Values))
     uniform = torch.special.ndtr(seen.scores) - 0.5
     values = by_class["Values", 0].features(seen)[:, :, 0]
     assert torch.equal(values, torch.cat([seen.scores, uniform, seen.scores.square()], 1))
@@ -380,12 +381,16 @@ def test_views_that_have_seen_no_table_say_so():
 
 def test_values_belong_to_their_columns():
     views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
-    (values,) = [stack for stack in views if isinstance(stack, Values)]
-    names = [views.schema.columns[column].name for (column,) in values.columns()]
-    atoms = len(views.schema.features)
-    expected = [column.name for column in views.schema.columns for _ in column.features]
-    assert names[:atoms] == expected
-    assert set(names[atoms:]) == {"size", "count"}  # what has a square
+    of_columns, of_levels = [stack for stack in views if isinstance(stack, Values)]
+
+    def names(stack):
+        return [views.schema.columns[column].name for (column,) in stack.columns()]
+
+    single = [atom.column for atom in views.atoms if not atom.is_level]
+    assert names(of_columns)[: len(single)] == [views.schema.columns[c].name for c in single]
+    assert set(names(of_columns)[len(single) :]) == {"size", "count"}  # what has a square
+    levels = [atom.column for atom in views.atoms if atom.is_level]
+    assert names(of_levels) == [views.schema.columns[column].name for column in levels]
 
 
 def test_a_stack_is_fitted_on_points_without_a_schema_of_the_library():

@@ -147,7 +147,7 @@ class Landmarks(View):
     """
 
     kind = "landmarks"
-    weight = 0.3
+    weight = 0.25
     regularisation = None
 
     def __init__(
@@ -222,7 +222,7 @@ class Together(View):
 
     family = "joint"
     kind = "together"
-    weight = 0.25
+    weight = 0.2
     regularisation = (math.inf, 0.1, 1e-3)
 
     def __init__(self, of: Literal["scores", "ranks", "squares"] = "scores") -> None:
@@ -256,30 +256,49 @@ class Together(View):
 
 
 class Values(View):
-    """One feature a view: the score of a column, its rank, its square, an indicator of a level."""
+    """One feature a view: the score of a column, its rank, its square, an indicator of a level.
+
+    Parameters
+    ----------
+    of
+        "columns" that are numbers, booleans, or say where values are missing; or "levels" of
+        categories.
+    """
 
     family = "column"
-    kind = "values"
-    weight = 0.14
     regularisation = (math.inf,)
 
-    def __init__(self) -> None:
+    def __init__(self, of: Literal["columns", "levels"] = "columns") -> None:
         super().__init__()
+        self.of = of
+        # Levels are many, and would take from the share of the columns.
+        self.kind = "values" if of == "columns" else "shapes"
+        self.weight = 0.22 if of == "columns" else 0.13
+        self.register_buffer("atoms", _whole_numbers(0))
         self.register_buffer("numbers", _whole_numbers(0))
         self.register_buffer("owners", _whole_numbers(0))
+        self.atoms: Tensor  # encoded columns that are seen as they are
         self.numbers: Tensor  # encoded columns of more than two values, which have a square
         self.owners: Tensor  # the column that each view looks at
 
+    def extra_repr(self) -> str:
+        return repr(self.of)
+
     def fit(self, pooled: Pooled, views: Views) -> None:
-        self.numbers = _as_places(views.numbers())
+        wants_levels = self.of == "levels"
+        self.atoms = _as_places(
+            [place for place, atom in enumerate(views.atoms) if atom.is_level == wants_levels]
+        )
+        self.numbers = _as_places([] if wants_levels else views.numbers())
         owner = views.owners()
         of_numbers = owner[self.numbers]
-        self.owners = torch.cat([owner, of_numbers, of_numbers])
+        self.owners = torch.cat([owner[self.atoms], of_numbers, of_numbers])
 
     def features(self, seen: Seen) -> Tensor:
+        values = seen.scores[:, self.atoms]
         numbers = seen.scores[:, self.numbers]
         # Normal scores see the tails and ranks the middle, where values with heavy tails differ.
-        features = torch.cat([seen.scores, ranks(numbers), numbers.square()], 1)
+        features = torch.cat([values, ranks(numbers), numbers.square()], 1)
         return features[:, :, None]
 
     def columns(self) -> list[tuple[int, ...]]:
@@ -291,7 +310,7 @@ class Shapes(View):
 
     family = "column"
     kind = "shapes"
-    weight = 0.1
+    weight = 0.13
     regularisation = (math.inf, *FEW)
 
     def __init__(self, bumps: int = 20, width: float = 0.4) -> None:
@@ -326,7 +345,7 @@ class Levels(View):
 
     family = "column"
     kind = "shapes"
-    weight = 0.1
+    weight = 0.13
 
     def __init__(self) -> None:
         super().__init__()
@@ -372,7 +391,7 @@ class Products(View):
         self.family: Family = "pair" if order == 2 else "triple"
         self.kind = "products" if order == 2 else "products of three"
         # Of three columns a difference is either plain to see or not there.
-        self.weight = 0.1 if order == 2 else 0.06
+        self.weight = 0.07 if order == 2 else 0.03
         self.register_buffer("factors", _whole_numbers(0, order))
         self.register_buffer("owners", _whole_numbers(0, order))
         self.factors: Tensor  # (views, order) encoded columns
@@ -414,7 +433,7 @@ class Cells(View):
 
     family = "pair"
     kind = "cells"
-    weight = 0.14
+    weight = 0.1
 
     def __init__(self, most: int = _PAIRS, bumps: int = 6, width: float = 0.6) -> None:
         super().__init__()
@@ -797,7 +816,8 @@ def _for_tables(columns: int) -> list[View]:
         Together("scores"),
         Together("ranks"),
         Together("squares"),
-        Values(),
+        Values("columns"),
+        Values("levels"),
         Shapes(),
         Levels(),
     ]

@@ -176,7 +176,14 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "of": Literal["scores", "ranks", "squares"],
             "projection": MatrixBuffer,
         },
-        Values: {"numbers": Places, "owners": Places},
+        Values: {
+            "of": Literal["columns", "levels"],
+            "kind": str,
+            "weight": Positive,
+            "atoms": Places,
+            "numbers": Places,
+            "owners": Places,
+        },
         Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
         Levels: {"places": PlacesMatrix, "owners": Places},
         Products: {
