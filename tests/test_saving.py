@@ -334,7 +334,8 @@ def test_every_part_of_the_library_has_a_form():
         thing
         for module in PARTS
         for _, thing in inspect.getmembers(module, inspect.isclass)
-        if thing.__module__ == module.__name__ and not inspect.isabstract(thing)
+        if f"{thing.__module__}.".startswith(f"{module.__name__}.")
+        if not inspect.isabstract(thing)
     }
     made = {thing for thing in made if not thing.__name__.startswith("_")}
     modules = {thing for thing in made if issubclass(thing, nn.Module)}

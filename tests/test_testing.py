@@ -155,7 +155,7 @@ def three_kernels() -> nn.Module:
 class Cosines(View):
     """A view of somebody's own: waves along each column, as long as the column is wide."""
 
-    def fit(self, pooled, views):
+    def fit(self, pooled, layout):
         self.register_buffer("lengths", pooled.rows.std(0))
 
     def features(self, seen):

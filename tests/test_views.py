@@ -260,7 +260,7 @@ def test_labels_order_and_seed_leave_every_buffer_as_it_was(kind):
 
 
 def test_rows_that_occur_often_are_fitted_on_as_often(monkeypatch):
-    monkeypatch.setattr("twosample._views._FIT_ROWS", 400)
+    monkeypatch.setattr("twosample._views.choosing._FIT_ROWS", 400)
     values = np.repeat([0.0, 1.0, 2.0], [3000, 900, 100])[:, None]
     np.random.default_rng(0).shuffle(values)
     views = views_of(values[:2000], values[2000:])
@@ -282,7 +282,7 @@ def test_no_landmark_is_there_twice():
 
 
 def test_wide_tables_are_projected(monkeypatch):
-    monkeypatch.setattr("twosample._views._MOST_LINEAR", 10)
+    monkeypatch.setattr("twosample._views.columns._MOST_LINEAR", 10)
     views = views_of(numbers(30, 20), numbers(30, 20, 1))
     together = [stack for stack in views if isinstance(stack, Together)]
     points = torch.randn(5, 20, dtype=torch.float64, generator=seeded())
@@ -376,7 +376,7 @@ def test_swapping_x_and_y_changes_nothing_but_the_draw():
 
 def test_views_that_have_seen_no_table_say_so():
     with pytest.raises(InputError, match="have seen no table yet"):
-        Views().numbers()
+        Views().layout.numbers()
 
 
 def test_values_belong_to_their_columns():
@@ -386,10 +386,10 @@ def test_values_belong_to_their_columns():
     def names(stack):
         return [views.schema.columns[column].name for (column,) in stack.columns()]
 
-    single = [atom.column for atom in views.atoms if not atom.is_level]
+    single = [atom.column for atom in views.layout.atoms if not atom.is_level]
     assert names(of_columns)[: len(single)] == [views.schema.columns[c].name for c in single]
     assert set(names(of_columns)[len(single) :]) == {"size", "count"}  # what has a square
-    levels = [atom.column for atom in views.atoms if atom.is_level]
+    levels = [atom.column for atom in views.layout.atoms if atom.is_level]
     assert names(of_levels) == [views.schema.columns[column].name for column in levels]
 
 

@@ -1,0 +1,37 @@
+"""Views: what the statistic `Spectral` sees points through.
+
+A view is a map from points to a few features. It is fitted on the pooled points without labels, so
+no shuffle changes it. Views of one kind come as a stack, which computes all of them at once: one
+view for each column, for each pair of columns, or for each width of a kernel.
+
+joint     all columns together: landmarks of kernels, and the columns as they are
+column    each column alone: its values, its shape, its levels
+pair      each two columns: how they go together
+triple    each three columns: products only
+pixels    images: all pixels together, and each pixel alone
+patches   images: small filters, taken from the images themselves
+own       features that somebody else computes
+"""
+
+from .base import Atom as Atom
+from .base import Family as Family
+from .base import Layout as Layout
+from .base import Pooled as Pooled
+from .base import Seen as Seen
+from .base import View as View
+from .columns import Levels as Levels
+from .columns import Shapes as Shapes
+from .columns import Together as Together
+from .columns import Values as Values
+from .groups import Cells as Cells
+from .groups import Products as Products
+from .groups import combinations as combinations
+from .images import Patches as Patches
+from .images import Pixels as Pixels
+from .landmarks import Landmarks as Landmarks
+from .own import Features as Features
+from .scores import NormalScores as NormalScores
+from .scores import bumps as bumps
+from .scores import correlations as correlations
+from .scores import ranks as ranks
+from .views import Views as Views

@@ -1,0 +1,76 @@
+"""Which views suit the points, and which points the views are fitted on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._data.embedding import row_keys
+from .base import View
+from .columns import Levels, Shapes, Together, Values
+from .groups import Cells, Products
+from .images import Patches, Pixels
+from .landmarks import Landmarks
+
+_FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
+_ODD = 0x9E3779B97F4A7C15 - 2**64  # of the golden ratio: multiples of it look random
+
+
+def for_tables(columns: int) -> list[View]:
+    """The usual views of a table of so many columns."""
+    views: list[View] = [
+        Landmarks("gaussian"),
+        Landmarks("laplace"),
+        Together("scores"),
+        Together("ranks"),
+        Together("squares"),
+        Values("columns"),
+        Values("levels"),
+        Shapes(),
+        Levels(),
+    ]
+    if columns > 1:
+        views += [Products(2), Cells()]
+    if columns > 2:
+        views += [Products(3)]
+    return views
+
+
+def for_images() -> list[View]:
+    """The usual views of images."""
+    return [
+        Landmarks("gaussian"),
+        Landmarks("laplace"),
+        Pixels(),
+        Patches(),
+    ]
+
+
+class Chosen(NamedTuple):
+    """Points that views are fitted on."""
+
+    typical: Tensor  # points that stand for all
+    different: Tensor  # points of which no two are equal
+
+
+def by_content(points: Tensor) -> Chosen:
+    """Some of the points, chosen and ordered by their values only.
+
+    Neither labels nor the order of rows nor a seed have a say in which points become landmarks.
+    """
+    keys = row_keys(points.flatten(1))
+    order = torch.argsort(keys, stable=True)
+    in_order = keys[order]  # equal points are neighbours
+    is_first = torch.ones(len(order), dtype=torch.bool)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    numbers = torch.arange(len(order))
+    firsts = torch.where(is_first, numbers, 0).cummax(0).values
+    times = numbers - firsts  # how often an equal point came before
+    # Points that are equal get keys that differ, or some kinds of points would be chosen whole.
+    mixed = (in_order + times * _ODD) * _ODD
+    by_mixed = order[mixed.argsort(stable=True)]
+    typical = by_mixed[:_FIT_ROWS]
+    different = order[is_first][:_FIT_ROWS]
+    return Chosen(points[typical], points[different])

@@ -1,0 +1,126 @@
+"""Views of images: each pixel, and small filters."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .._checks import check_whole
+from .base import ColumnSets, Layout, Pooled, Seen, View
+
+_PATCHES = 64
+_PATCH = 5  # pixels a side
+_PATCH_IMAGES = 500  # images that filters are cut from
+_NOISE = 0.01  # of the largest eigenvalue: directions of patches weaker than that are noise
+_LEAST = 1e-12  # that is divided by, where images are constant
+_THRESHOLD = 1.0  # in spreads of a filter's answers: what is closer to 0 does not count
+
+
+class Pixels(View):
+    """One feature a view: the value of a pixel, or its square."""
+
+    family = "pixels"
+    kind = "pixels"
+    weight = 0.15
+    regularisation = (math.inf,)
+    means: Tensor  # (pixels,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.empty(0))
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        pixels = pooled.rows.flatten(1)
+        self.means = pixels.mean(0)
+
+    def features(self, seen: Seen) -> Tensor:
+        pixels = seen.rows.flatten(1)
+        centred = pixels - self.means
+        squares = centred.square()
+        features = torch.cat([centred, squares], 1)
+        return features[:, :, None]
+
+    def columns(self) -> ColumnSets:
+        return [()] * (2 * len(self.means))
+
+
+class Patches(View):
+    """Small filters over images: patches of the pooled images themselves, made white.
+
+    What a filter gives counts where it is above its spread, or below minus its spread. Each of the
+    two is averaged over each quarter of the image.
+
+    Parameters
+    ----------
+    count, side
+        How many filters there are, and of how many pixels a side.
+    """
+
+    family = "patches"
+    kind = "patches"
+    weight = 0.35
+    regularisation = None
+    filters: Tensor  # (count, C, side, side)
+
+    def __init__(self, count: int = _PATCHES, side: int = _PATCH) -> None:
+        super().__init__()
+        check_whole("count", count, 1)
+        check_whole("side", side, 1)
+        self.count = count
+        self.side = side
+        self.register_buffer("filters", torch.empty(0))
+
+    def extra_repr(self) -> str:
+        return f"count={self.count}, side={self.side}"
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        images = pooled.rows[:_PATCH_IMAGES]
+        channels, height, width = images.shape[1:]
+        side = min(self.side, height, width)
+        cut = nn.functional.unfold(images, side)  # (N, C side side, places)
+        patches = cut.transpose(1, 2).flatten(0, 1)
+        patches = patches - patches.mean(1, keepdim=True)  # neither light nor dark
+        fixed = torch.Generator().manual_seed(0)  # any patches do, but always the same
+        order = torch.randperm(len(patches), generator=fixed)
+        chosen = order[: self.count]
+        white = _whitening(patches)
+        filters = patches[chosen] @ white @ white.T
+        filters = filters - filters.mean(1, keepdim=True)
+        answers = patches @ filters.T
+        variances = answers.square().mean(0)
+        spreads = variances.sqrt().clamp_min(_LEAST)
+        scaled = filters / spreads[:, None]
+        self.filters = scaled.reshape(len(chosen), channels, side, side)
+
+    def features(self, seen: Seen) -> Tensor:
+        # In float32: it is four times as fast, and its rounding does not depend on the batch.
+        images = seen.rows.float()
+        filters = self.filters.float()
+        answers = nn.functional.conv2d(images, filters)
+        above = _by_quarters(answers)
+        below = _by_quarters(-answers)
+        features = torch.cat([above, below], 1).flatten(1)
+        return features.double()[:, None]
+
+    def columns(self) -> ColumnSets:
+        return [()]
+
+
+def _whitening(patches: Tensor) -> Tensor:
+    """The factor W for which patches times W have all directions equally strong, but noise."""
+    covariance = patches.T @ patches / len(patches)
+    values, vectors = torch.linalg.eigh(covariance)
+    # Weak directions are noise; made as strong as the others, they would be all one sees.
+    noise = _NOISE * values[-1]
+    strengths = values.clamp_min(0) + noise + _LEAST
+    white: Tensor = vectors / strengths.sqrt()
+    return white
+
+
+def _by_quarters(answers: Tensor) -> Tensor:
+    """(N, filters, 2, 2) means over quarters of the image, of what exceeds the threshold."""
+    excess = (answers - _THRESHOLD).clamp_min(0)
+    quarters: Tensor = nn.functional.adaptive_avg_pool2d(excess, 2)
+    return quarters
