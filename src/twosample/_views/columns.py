@@ -25,7 +25,7 @@ class Together(View):
 
     family = "joint"
     kind = "together"
-    weight = 0.2
+    weight = 0.18
     regularisation = (math.inf, 0.1, 1e-3)
     projection: Tensor  # (atoms, 512), or empty where there are fewer
 
@@ -79,7 +79,7 @@ class Values(View):
         self.of = of
         # Levels are many, and would take from the share of the columns.
         self.kind = "values" if of == "columns" else "shapes"
-        self.weight = 0.22 if of == "columns" else 0.13
+        self.weight = 0.2 if of == "columns" else 0.12
         self.register_buffer("atoms", no_places(0))
         self.register_buffer("numbers", no_places(0))
         self.register_buffer("owners", no_places(0))
@@ -119,7 +119,7 @@ class Shapes(View):
 
     family = "column"
     kind = "shapes"
-    weight = 0.13
+    weight = 0.12
     regularisation = (math.inf, *FEW)
     numbers: Tensor  # encoded columns
     owners: Tensor  # the columns of the table that these are
@@ -155,7 +155,7 @@ class Levels(View):
 
     family = "column"
     kind = "shapes"
-    weight = 0.13
+    weight = 0.12
     places: Tensor  # (categories, levels) encoded columns; -1 where there is none
     owners: Tensor  # (categories,) columns of the table
 

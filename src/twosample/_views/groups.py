@@ -102,7 +102,7 @@ class Cells(View):
     places: Tensor  # (columns, slots) encoded columns that are indicators; -1 for none
     pairs: Tensor  # (views, 2) columns
 
-    def __init__(self, most: int = _PAIRS, bumps: int = 6, width: float = 0.6) -> None:
+    def __init__(self, most: int = _PAIRS, bumps: int = 5, width: float = 0.65) -> None:
         super().__init__()
         check_whole("bumps", bumps, 2)
         self.most = most
