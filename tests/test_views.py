@@ -160,7 +160,7 @@ def test_cells_are_levels_times_bumps_and_levels_times_levels():
     assert not of_pair[1].any()
     pair = tuple(sorted((names.index("colour"), names.index("size"))))
     of_number = made[0, cells.columns().index(pair)]
-    expected = bumps(seen.scores[:1, [features.index("size")]], 6, 0.6)[0, 0]
+    expected = bumps(seen.scores[:1, [features.index("size")]], cells.bumps, cells.width)[0, 0]
     assert sorted(of_number[of_number > 0].tolist()) == pytest.approx(sorted(expected.tolist()))
 
 
@@ -175,7 +175,7 @@ def test_the_frequent_levels_of_a_category_are_kept():
     views = views_of(table(1), table(2))
     (cells,) = [stack for stack in views if isinstance(stack, Cells)]
     (levels,) = [stack for stack in views if isinstance(stack, Levels)]
-    assert cells.places.shape == (2, 7)  # slots for six bumps and for missing values
+    assert cells.places.shape == (2, 6)  # slots for five bumps and for missing values
     frequent = [f"kind=k{level}" for level in range(26, 30)]
     for places in (cells.places[0, :4], levels.places[0, :4]):
         assert sorted(views.schema.features[place] for place in places.tolist()) == frequent
