@@ -432,12 +432,12 @@ def test_without_workers_there_is_a_sentence(processes):
 
 
 def test_views_are_summed_on_workers_to_the_same_bits(client, monkeypatch):
-    from twosample._statistics import spectral
+    from twosample._statistics import sums
 
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(900, 3)), rng.normal(size=(700, 3)) + 0.1
     test = twosample.spectral(permutations=99)
-    monkeypatch.setattr(spectral, "_LEAST_PIECE", 250)  # several pieces
+    monkeypatch.setattr(sums, "_LEAST_PIECE", 250)  # several pieces
     here = test.run(X, Y, rng=0)
     there = test.run(X, Y, rng=0, client=client)
     assert there.pvalue == here.pvalue

@@ -26,7 +26,7 @@ from twosample import (
 from twosample._data.samples import EmbeddedSamples, Samples
 from twosample._data.schema import Column, Schema
 from twosample._fusing import fuse_kinds, surprise
-from twosample._statistics import spectral as module
+from twosample._statistics import sums as module
 from twosample._views import Landmarks, Together, View
 
 

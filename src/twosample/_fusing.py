@@ -25,6 +25,7 @@ _TIE = 1e-9  # surprises that differ by less are equal but for rounding
 # A row whose variance is this small beside its squared mean is constant. So is, nearly, every T of
 # more features than points with little regularisation; what is left varies by rounding.
 _CONSTANT = 1e-14
+_ROUNDING = 1e-12  # of the largest value of a row, whatever its own resolution
 
 
 def snapped(values: Tensor, resolution: Tensor) -> Tensor:
@@ -35,13 +36,20 @@ def snapped(values: Tensor, resolution: Tensor) -> Tensor:
     """
     in_order, places = values.sort(dim=1)
     largest = in_order.abs().amax(1, keepdim=True)
-    tolerance = torch.maximum(resolution[:, None], 1e-12 * largest)
-    starts = torch.ones_like(in_order, dtype=torch.bool)  # of groups of equal values
-    starts[:, 1:] = in_order.diff(dim=1) > tolerance
-    numbers = torch.arange(values.shape[1]).expand_as(places)
-    first = torch.where(starts, numbers, 0).cummax(1).values  # the place of each group's first
+    rounding = _ROUNDING * largest
+    tolerance = torch.maximum(resolution[:, None], rounding)
+    # A group of equal values starts where the step from the value before is no rounding.
+    steps = in_order.diff(dim=1)
+    starts = torch.ones_like(in_order, dtype=torch.bool)
+    starts[:, 1:] = steps > tolerance
+    numbers = torch.arange(values.shape[1])
+    numbers = numbers.expand_as(places)
+    firsts = torch.where(starts, numbers, 0)
+    first = firsts.cummax(1).values  # the place where each value's group starts
     equal = in_order.gather(1, first)
-    return torch.empty_like(values).scatter_(1, places, equal)
+    # Back to the labellings that the values came from.
+    by_labelling = torch.empty_like(values)
+    return by_labelling.scatter_(1, places, equal)
 
 
 def smallest_rank(values: Tensor, weights: Tensor) -> Tensor:
@@ -61,17 +69,22 @@ def smallest_rank(values: Tensor, weights: Tensor) -> Tensor:
     weights
         (R,) positive; rows of equal weight count alike.
     """
+    labellings = values.shape[1]
     in_order = values.sort(dim=1).values
     below = torch.searchsorted(in_order, values.contiguous())  # (R, B + 1) how many are smaller
-    labellings = values.shape[1]
-    shares = (labellings - below).double() / labellings
-    return -(shares / weights[:, None]).amin(0).log()
+    reached = labellings - below
+    pvalues = reached.double() / labellings
+    weighted = pvalues / weights[:, None]
+    smallest = weighted.amin(0)
+    return -smallest.log()
 
 
 def soft_maximum(values: Tensor, sharpness: float) -> Tensor:
     """(B + 1,) the (1/s) log mean_r exp(s v_rb): a mean for small s, the maximum for large ones."""
     rows = len(values)
-    return (torch.logsumexp(sharpness * values, 0) - math.log(rows)) / sharpness
+    log_sum = torch.logsumexp(sharpness * values, 0)
+    log_mean = log_sum - math.log(rows)
+    return log_mean / sharpness
 
 
 def surprise(values: Tensor) -> Tensor:
@@ -99,39 +112,53 @@ def surprise(values: Tensor) -> Tensor:
     smallest = float(values.min())
     if smallest < 0:
         raise InputError(f"a gamma law has no negative values, and {smallest:.3g} is among them.")
+    labellings = values.shape[1]
+    step = max(1, _AT_ONCE // labellings)
     surprises = torch.empty_like(values)
-    step = max(1, _AT_ONCE // values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, start + step)
-        surprises[rows] = _surprise_of_rows(values[rows])
+        some = values[rows]
+        mean = some.mean(1, keepdim=True)
+        variance = some.var(1, keepdim=True, correction=0)
+        surprises[rows] = gamma_surprise(some, mean, variance)
     return surprises
-
-
-def _surprise_of_rows(values: Tensor) -> Tensor:
-    mean = values.mean(1, keepdim=True)
-    variance = values.var(1, keepdim=True, correction=0)
-    return gamma_surprise(values, mean, variance)
 
 
 def gamma_surprise(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """The -log p of values by gamma laws of these means and variances; see `surprise`."""
-    is_constant = variance <= _CONSTANT * mean.square()
+    least_variance = _CONSTANT * mean.square()
+    is_constant = variance <= least_variance
+    # Any law does for a constant row, whose surprises are not used.
     one = torch.ones_like(mean)
     mean = torch.where(is_constant, one, mean)
-    shape = mean.square() / torch.where(is_constant, one, variance)
-    shape = shape.clamp_min(_LEAST_SHAPE)
+    variance = torch.where(is_constant, one, variance)
+    shape = mean.square() / variance
+    shape = shape.clamp_min(_LEAST_SHAPE)  # k
+    ratio = values / mean
+    ratio = ratio.clamp_min(_LEAST_RATIO)  # x / k
+    eta, correction = _deviates(ratio)
     root = shape.sqrt()
-    ratio = (values / mean).clamp_min(_LEAST_RATIO)  # x / k
-    excess = ratio - 1
-    near = excess.abs() < _NEAR_THE_MEAN
-    # eta = w / sqrt(k) does not depend on the shape.
-    eta = (excess - ratio.log()).mul_(2).sqrt_().copysign_(excess)
-    correction = (excess / eta).log_().div_(eta)  # log(u / w) / w, times sqrt(k)
-    # At the mean both are 0 / 0, and near it digits are lost. Series take their place.
-    eta = torch.where(near, excess * (1 - excess / 3), eta)
-    correction = torch.where(near, 1 / 3 - excess / 36, correction)
     r = root * eta + correction / root
-    return torch.where(is_constant, 0.0, -torch.special.log_ndtr(-r))
+    log_p = torch.special.log_ndtr(-r)
+    return torch.where(is_constant, 0.0, -log_p)
+
+
+def _deviates(ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """W / sqrt(k), and log(u / w) / w times sqrt(k): neither depends on the shape k."""
+    excess = ratio - 1
+    # In place: there are as many as rows times labellings, and copies take time.
+    half_square = excess - ratio.log()
+    eta = half_square.mul_(2).sqrt_()
+    eta = eta.copysign_(excess)
+    correction = (excess / eta).log_()
+    correction = correction.div_(eta)
+    # At the mean both are 0 / 0, and near it digits are lost. Series take their place.
+    near = excess.abs() < _NEAR_THE_MEAN
+    eta_series = excess * (1 - excess / 3)
+    correction_series = 1 / 3 - excess / 36
+    eta = torch.where(near, eta_series, eta)
+    correction = torch.where(near, correction_series, correction)
+    return eta, correction
 
 
 def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
@@ -163,10 +190,12 @@ def combine_kinds(largest: Tensor, reference: Tensor, shares: Tensor) -> Tensor:
     `reference` has (kinds, any) maxima over labellings; the maxima themselves, where they are all
     that there are.
     """
-    logs = (shares / shares.sum()).log()
+    relative = shares / shares.sum()
+    log_shares = relative.log().tolist()
     terms = []
-    for kind, log_share in enumerate(logs.tolist()):
-        terms.append(log_share + by_tail(largest[kind], reference[kind]))
+    for kind, log_share in enumerate(log_shares):
+        surprises = by_tail(largest[kind], reference[kind])
+        terms.append(log_share + surprises)  # log of share / p
     log_mean = torch.logsumexp(torch.stack(terms), 0)
     # Positive for every labelling, so that it can be shared out among points.
     return torch.nn.functional.softplus(log_mean)
@@ -190,10 +219,12 @@ def by_tail(largest: Tensor, reference: Tensor) -> Tensor:
     above = reference - quantile
     # Where values are tied, many are the quantile but for rounding: they exceed nothing.
     exceeding = above[above > _TIE]
-    mean_excess = exceeding.sum() / max(1, len(exceeding))
+    count = max(1, len(exceeding))
+    mean_excess = exceeding.sum() / count
     # Surprises are natural logarithms, whose excess is about 1; one near 0 is rounding.
     excess = mean_excess.clamp_min(_LEAST_EXCESS)
-    return (largest - quantile) / excess - math.log(1 - _QUANTILE)
+    beyond = (largest - quantile) / excess
+    return beyond - math.log(1 - _QUANTILE)
 
 
 def step_down(values: Tensor, tolerance: float = 0.0) -> Tensor:
@@ -217,11 +248,17 @@ def step_down(values: Tensor, tolerance: float = 0.0) -> Tensor:
     tolerance
         Values that differ by no more are ties, which count.
     """
-    order = values[:, 0].argsort(descending=True, stable=True)
+    hypotheses, labellings = values.shape
+    observed = values[:, 0]
+    order = observed.argsort(descending=True, stable=True)
     in_order = values[order]
-    remaining = in_order.flip(0).cummax(0).values.flip(0)  # maxima over each and those after it
-    reached = remaining >= in_order[:, :1] - tolerance
+    # Maxima over each hypothesis and those after it: running ones, from the last to the first.
+    from_last = in_order.flip(0).cummax(0)
+    remaining = from_last.values.flip(0)
+    thresholds = in_order[:, :1] - tolerance
+    reached = remaining >= thresholds
+    # No p-value is below that of a hypothesis compared before.
     counts = reached.sum(1).cummax(0).values
-    adjusted = torch.empty(len(values), dtype=torch.float64)
-    adjusted[order] = counts.double() / values.shape[1]
+    adjusted = torch.empty(hypotheses, dtype=torch.float64)
+    adjusted[order] = counts.double() / labellings
     return adjusted

@@ -28,11 +28,28 @@ from torch import Tensor
 from .._fusing import combine_kinds, gamma_surprise
 
 _LEAST_REST = 1e-9  # it is 0 where some feature is the label itself
+_HIDDEN = 0.1  # spreads of T: what may hide in a row whose value is no larger than by chance
 
 
 def rest(values: Tensor, inner: Tensor) -> Tensor:
     """1 - k T: the share of the labels that a row's features do not explain."""
-    return (1 - inner * values).clamp_min(_LEAST_REST)
+    unexplained = 1 - inner * values
+    return unexplained.clamp_min(_LEAST_REST)
+
+
+def shrinkage(observed: Tensor, noise: Tensor, inner: Tensor) -> Tensor:
+    """(K, 1) which share of the (K, 1) observed values is a difference and not chance.
+
+    `noise` has (K, B) values without a difference, and `inner` the k of each row, (K, 1).
+    """
+    by_chance = noise / rest(noise, inner)
+    mean = by_chance.mean(1, keepdim=True)
+    spread = by_chance.std(1, keepdim=True)
+    # T is too large by its mean without a difference. Less than that is no difference, but may
+    # hide a small one.
+    excess = observed / rest(observed, inner) - mean
+    gain = torch.maximum(excess, _HIDDEN * spread)
+    return torch.where(observed > 0, gain / observed, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +72,13 @@ class PlantedStack:
         if not len(self.gain):
             return self.others
         cross = factor * self.cross
-        total = factor**2 * self.gain + 2 * cross + self.noise
-        both = (cross + self.noise).square()
-        within = total + self.inner * both / rest(self.noise, self.inner)
+        gain = factor**2 * self.gain
+        total = gain + 2 * cross + self.noise  # a
+        squares = (cross + self.noise).square()  # b^2
+        unexplained = rest(self.noise, self.inner)  # 1 - k q
+        within = total + self.inner * squares / unexplained  # h
         within = within.clamp_min(0)  # a sum of squares, but for rounding
-        values = within / (1 + self.inner * within)
+        values = within / (1 + self.inner * within)  # T
         surprises = gamma_surprise(values, self.mean, self.variance)
         return torch.maximum(surprises.amax(0), self.others)
 
@@ -76,21 +95,26 @@ class Planted:
     def __init__(self, stacks: list[PlantedStack], shares: Tensor) -> None:
         self._stacks = stacks
         self._shares = shares
-        self._reference = self._by_kind([stack.largest for stack in stacks])
+        without = [stack.largest for stack in stacks]
+        self._reference = self._by_kind(without)
         observed = [torch.tensor([stack.observed], dtype=torch.float64) for stack in stacks]
-        self.observed = float(self._fused(self._by_kind(observed)))
+        self.observed = float(self._fused(observed))
 
     def values(self, factor: float) -> Tensor:
         """(B,) one for each labelling, with the estimated difference times `factor`."""
-        return self._fused(self._by_kind([stack.surprise(factor) for stack in self._stacks]))
+        surprises = [stack.surprise(factor) for stack in self._stacks]
+        return self._fused(surprises)
+
+    def _fused(self, surprises: list[Tensor]) -> Tensor:
+        """(B,) from (B,) surprises of each stack, measured without a difference."""
+        largest = self._by_kind(surprises)
+        return combine_kinds(largest, self._reference, self._shares)
 
     def _by_kind(self, surprises: list[Tensor]) -> Tensor:
         """(kinds, B) the largest over the stacks of each kind."""
-        kinds = []
+        largest = []
         for kind in range(len(self._shares)):
-            members = zip(self._stacks, surprises, strict=True)
-            kinds.append(torch.stack([each for stack, each in members if stack.kind == kind]))
-        return torch.stack([members.amax(0) for members in kinds])
-
-    def _fused(self, largest: Tensor) -> Tensor:
-        return combine_kinds(largest, self._reference, self._shares)
+            pairs = zip(self._stacks, surprises, strict=True)
+            members = [surprise for stack, surprise in pairs if stack.kind == kind]
+            largest.append(torch.stack(members).amax(0))
+        return torch.stack(largest)

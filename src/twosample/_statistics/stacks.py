@@ -1,0 +1,272 @@
+"""One stack of views, prepared: sums over bins along the axes of the pooled covariance.
+
+The equation is in `spectral`. A stack gives one row of values for each of its views and each
+lambda, in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._fusing import gamma_surprise
+from .._views import View
+from .planting import PlantedStack, shrinkage
+from .sums import Sums
+
+_RANK = 1e-8  # eigenvalues below this share of the first are rounding
+_ROUNDING = 1e-13  # a variance below this share of the mean square is, too
+_LEAST_EIGENVALUE = 1e-300  # that is divided by, where all of a view's features are constant
+_PLANTED = 50  # rows of a stack that a difference is planted into; the others are not as loud
+_MOST_AXES = 0.25  # of the points, for a difference to be planted into an MMD
+_MOST_EXPLAINED = 0.9  # of labels at random, for a difference to be planted into a discriminant
+_LABELLINGS = 256  # at a time: their differences of means take memory
+
+
+class ViewOfRow(NamedTuple):
+    """What one row of values stands for."""
+
+    stack: int
+    view: int
+    regularisation: float
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedStack:
+    """The views of one stack: sums of features over bins, along the axes of their covariance."""
+
+    stack: int  # its number among those of the representation
+    totals: Tensor  # (S, views, axes) of centred features
+    spectrum: Tensor  # (views, axes) eigenvalues of the covariance
+    weights: Tensor  # (views, lambdas, axes) what the square along each axis counts
+    axes: Tensor  # (views, features, axes)
+    means: Tensor  # (views, features)
+    regularisation: tuple[float, ...]
+    columns: list[tuple[int, ...]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows of values it gives."""
+        views, lambdas, _ = self.weights.shape
+        return views * lambdas
+
+    def looks_at_few(self) -> bool:
+        """Whether any of its views looks at one or two columns only."""
+        return any(len(columns) in (1, 2) for columns in self.columns)
+
+    def views_of_rows(self) -> Iterator[ViewOfRow]:
+        """What each of its rows stands for."""
+        for view, columns in enumerate(self.columns):
+            for regularisation in self.regularisation:
+                yield ViewOfRow(self.stack, view, regularisation, columns)
+
+    def evaluate(self, in_x: Tensor, scale: float) -> Tensor:
+        """(rows, B) values of T, for (B, S) ones where bins are in X."""
+        views, _, axes = self.weights.shape
+        # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
+        totals = self.totals.flatten(1)
+        differences = scale * (in_x @ totals)
+        squares = differences.square()
+        squares = squares.view(-1, views, axes)
+        values = torch.einsum("bva,vla->vlb", squares, self.weights)
+        return values.flatten(0, 1)
+
+    def expected(self, scale: float) -> tuple[Tensor, Tensor]:
+        """(rows,) mean and variance of T when P = Q, in large samples."""
+        # Along each axis the difference of means is nearly normal, with this variance.
+        parts = scale * self.weights * self.spectrum[:, None]
+        mean = parts.sum(2)
+        variance = 2 * parts.square().sum(2)
+        return mean.flatten(), variance.flatten()
+
+    def discriminant(self, row: int, in_x: Tensor, scale: float) -> tuple[int, Tensor]:
+        """The view of a row, and the (features,) direction that tells X from Y best in it."""
+        view, place = divmod(row, len(self.regularisation))
+        along = scale * (in_x @ self.totals[:, view])  # (axes,)
+        weighted = self.weights[view, place] * along
+        return view, self.axes[view] @ weighted
+
+    def planted(
+        self,
+        kind: int,
+        labellings: Tensor,
+        observed: Tensor,
+        sizes: tuple[int, int],
+    ) -> PlantedStack:
+        """Its rows over (B, S) labellings, with what (S,) the observed one shows planted into each.
+
+        Of many rows those that speak loudest are planted. The others stay as they are without a
+        difference.
+        """
+        n, m = sizes
+        points = n + m
+        scale = 1 / n + 1 / m
+        inner_share = n * m / points**2  # of a squared difference of means, in the covariance
+        some = torch.split(labellings, _LABELLINGS)
+        parts = [self.evaluate(part, scale) for part in some]
+        noise = torch.cat(parts, 1)  # (rows, B)
+        mean = noise.mean(1, keepdim=True)
+        variance = noise.var(1, keepdim=True, correction=0)
+        surprises = gamma_surprise(noise, mean, variance)
+        values = self.evaluate(observed[None], scale)  # (rows, 1)
+        of_observed = gamma_surprise(values, mean, variance)[:, 0]
+
+        is_finite = self._rows_with_finite_lambda()
+        explained = inner_share * mean[:, 0]  # the share of random labels, for finite lambdas
+        few_explained = explained < _MOST_EXPLAINED
+        few_axes = self._rows_with_few_axes(points)
+        can_be = torch.where(is_finite, few_explained, few_axes)
+        loud, quiet = _by_loudness(of_observed, can_be)
+        others = torch.zeros(len(labellings), dtype=torch.float64)
+        if len(quiet):
+            others = surprises[quiet].amax(0)
+
+        inner = torch.where(is_finite[loud], inner_share, 0.0)[:, None]
+        kept = shrinkage(values[loud], noise[loud], inner)
+        by_bin = self._witnesses(loud, observed, scale)  # (S, K)
+        along_witness = (labellings @ by_bin).T
+        return PlantedStack(
+            kind=kind,
+            gain=kept * values[loud],
+            cross=kept.sqrt() * scale * along_witness,
+            noise=noise[loud],
+            inner=inner,
+            mean=mean[loud],
+            variance=variance[loud],
+            others=others,
+            largest=surprises.amax(0),
+            observed=float(of_observed.max()),
+        )
+
+    def _rows_with_finite_lambda(self) -> Tensor:
+        """(rows,) whether a row's weights hold the inverse of the covariance."""
+        views = len(self.weights)
+        is_finite = [math.isfinite(value) for value in self.regularisation]
+        return torch.tensor(is_finite).repeat(views)
+
+    def _rows_with_few_axes(self, points: int) -> Tensor:
+        """(rows,) whether there are far fewer axes than points.
+
+        With nearly as many, each point has an axis of its own, and T hardly varies: what is added
+        to it there is no draw of what chance does.
+        """
+        axes = self.weights.gt(0).sum(2)  # (views, lambdas)
+        return axes.flatten() < _MOST_AXES * points
+
+    def _witnesses(self, rows: Tensor, observed: Tensor, scale: float) -> Tensor:
+        """(S, K) sums over bins of the witnesses that some rows have in the observed labelling."""
+        views, lambdas, axes = self.weights.shape
+        of_view = rows // lambdas
+        totals = self.totals.flatten(1)
+        differences = scale * (observed @ totals)
+        along = differences.view(views, axes)
+        weights = self.weights.flatten(0, 1)
+        directions = weights[rows] * along[of_view]  # (K, axes)
+        of_rows = self.totals[:, of_view]  # (S, K, axes)
+        return torch.einsum("ska,ka->sk", of_rows, directions)
+
+
+def _by_loudness(surprises: Tensor, can_be: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows to plant a difference into, the loudest of those that can be; and all others."""
+    loudness = torch.where(can_be, surprises, -1.0)  # surprises are not negative
+    order = loudness.argsort(descending=True, stable=True)
+    count = min(_PLANTED, int(can_be.sum()))
+    return order[:count], order[count:]
+
+
+def along_axes(
+    stack: View,
+    number: int,
+    sums: Sums,
+    sizes: Tensor,
+    regularisation: tuple[float, ...],
+) -> PreparedStack:
+    """The sums along the eigenvectors of the pooled covariance, and the weights of each lambda.
+
+    Parameters
+    ----------
+    stack, number
+        The stack, and its place among those of the representation.
+    sums
+        Its sums over all points. They are centred in place.
+    sizes
+        (S,) how many points are in each bin.
+    regularisation
+        The lambdas, where the stack has none of its own.
+    """
+    means = sums.totals.sum(0) / sizes.sum()  # (views, features)
+    expected = sizes[:, None, None] * means
+    centred = sums.totals.sub_(expected)
+    metric = stack.metric()
+    covariance, mean_square = _moments(sums, metric)
+    values, vectors = torch.linalg.eigh(covariance)
+    spectrum = values.flip(1).clamp_min(0)  # the largest first
+    vectors = vectors.flip(2)
+    first = spectrum[:, :1]
+    has_rank = spectrum > _RANK * first
+    # A feature that is constant has a variance of rounding only.
+    varies = spectrum > _ROUNDING * mean_square
+    is_axis = has_rank & varies
+    # As many as the view with the most axes has; in other views the rest weigh nothing.
+    in_any_view = is_axis.any(0)
+    kept = max(1, int(in_any_view.sum()))
+    spectrum = spectrum[:, :kept]
+    is_axis = is_axis[:, :kept]
+    axes = vectors[:, :, :kept]
+    if metric is not None:
+        axes = torch.linalg.solve_triangular(metric.mT, axes, upper=True)
+    lambdas = stack.regularisation or regularisation
+    return PreparedStack(
+        stack=number,
+        totals=torch.einsum("svf,vfa->sva", centred, axes),
+        spectrum=spectrum,
+        weights=_weights(spectrum, is_axis, lambdas),
+        axes=axes,
+        means=means,
+        regularisation=lambdas,
+        columns=stack.columns(),
+    )
+
+
+def _moments(sums: Sums, metric: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(views, features, features) covariances, and (views, 1) mean squares of all features."""
+    # About the mean of the same points: about that of all, the smallest eigenvalues would drown.
+    mean = sums.some / sums.counted
+    second = sums.products / sums.counted
+    if metric is not None:
+        half = _solved(metric, second)
+        second = _solved(metric, half.mT)
+        column = mean[:, :, None]
+        mean = _solved(metric, column)[:, :, 0]
+    squared_mean = mean[:, :, None] * mean[:, None, :]
+    covariance = second - squared_mean
+    covariance = (covariance + covariance.mT) / 2  # but for rounding it is symmetric already
+    squares = second.diagonal(dim1=1, dim2=2)
+    return covariance, squares.sum(1, keepdim=True)
+
+
+def _solved(metric: Tensor, values: Tensor) -> Tensor:
+    """L^-1 values, for the lower factors L of a metric."""
+    solved: Tensor = torch.linalg.solve_triangular(metric, values, upper=False)
+    return solved
+
+
+def _weights(spectrum: Tensor, is_axis: Tensor, lambdas: tuple[float, ...]) -> Tensor:
+    """(views, lambdas, axes) the 1 / (s_i + lambda s_1); all alike where lambda is infinite."""
+    first = spectrum[:, :1]
+    nothing = torch.zeros_like(spectrum)
+    weights = []
+    for value in lambdas:
+        if math.isinf(value):
+            weight = torch.ones_like(spectrum)
+        else:
+            regularised = spectrum + value * first
+            weight = 1 / regularised.clamp_min(_LEAST_EIGENVALUE)
+        weights.append(torch.where(is_axis, weight, nothing))
+    return torch.stack(weights, 1)
