@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
@@ -26,6 +28,7 @@ from twosample import (
     ConvNet,
     CrossEntropy,
     DeepKernel,
+    Features,
     Fused,
     Gaussian,
     HotellingT2,
@@ -55,6 +58,7 @@ from twosample import (
     testing,
 )
 from twosample import _featurizers as featurizers
+from twosample import _views as views
 from twosample._featurizers import Bounded, Frozen
 from twosample._statistics import Statistic
 from twosample.testing import BrokenContract
@@ -155,8 +159,12 @@ def three_kernels() -> nn.Module:
 class Cosines(View):
     """A view of somebody's own: waves along each column, as long as the column is wide."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("lengths", torch.empty(0))
+
     def fit(self, pooled, layout):
-        self.register_buffer("lengths", pooled.rows.std(0))
+        self.lengths = pooled.rows.std(0)
 
     def features(self, seen):
         angles = seen.rows / self.lengths
@@ -164,6 +172,51 @@ class Cosines(View):
 
     def columns(self):
         return [(column,) for column in range(len(self.lengths))]
+
+
+def table(seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "size": rng.normal(size=30),
+            "count": rng.integers(0, 5, 30),
+            "new": rng.random(30) < 0.3,
+            "colour": rng.choice(["red", "green", "blue"], 30),
+        }
+    )
+
+
+TABLES = (table(1), table(2))
+PICTURES = (IMAGES[:5].numpy(), IMAGES[5:].numpy())
+VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
+    "Gaussian landmarks": (lambda: views.Landmarks("gaussian"), TABLES),
+    "Laplace landmarks": (lambda: views.Landmarks("laplace", count=9), TABLES),
+    "landmarks of images": (lambda: views.Landmarks("laplace"), PICTURES),
+    "scores together": (lambda: views.Together("scores"), TABLES),
+    "ranks together": (lambda: views.Together("ranks"), TABLES),
+    "squares together": (lambda: views.Together("squares"), TABLES),
+    "Values of columns": (lambda: views.Values("columns"), TABLES),
+    "Values of levels": (lambda: views.Values("levels"), TABLES),
+    "Shapes": (views.Shapes, TABLES),
+    "Levels": (views.Levels, TABLES),
+    "Products": (lambda: views.Products(2), TABLES),
+    "Products of three": (lambda: views.Products(3), TABLES),
+    "Cells": (views.Cells, TABLES),
+    "Pixels": (views.Pixels, PICTURES),
+    "Patches": (lambda: views.Patches(count=8), PICTURES),
+    "Features": (lambda: Features(nn.Sequential(nn.Linear(3, 4), nn.Tanh())), (X, Y)),
+    "somebody's own": (Cosines, (X, Y)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_our_views_keep_their_contract(name: str):
+    make, samples = VIEWS[name]
+    testing.check_view(make(), *samples)
+
+
+def test_a_view_of_a_transformer_keeps_its_contract():
+    testing.check_view(Features(PCA(2)), X, Y, saved=False)
 
 
 STATISTICS: list[tuple[Statistic, Callable[[], nn.Module]]] = [
@@ -234,6 +287,9 @@ def test_all_public_parts_are_checked():
     networks = {kind for kind in public(nn.Module) if kind.__module__ == featurizers.__name__}
     assert networks <= {type(make()) for make, _ in FEATURIZERS.values()}
     assert public(Statistic) == {type(statistic) for statistic, _ in STATISTICS}
+    ours = [thing for _, thing in inspect.getmembers(views, inspect.isclass)]
+    stacks = {kind for kind in ours if issubclass(kind, View)} - {View}
+    assert stacks <= {type(make()) for make, _ in VIEWS.values()}
     objectives = {kind for kind in public(object) if kind.__module__ == "twosample._objectives"}
     objectives.remove(twosample.Objective)  # which says what they have in common
     assert objectives == {type(objective) for objective, _ in OBJECTIVES}
@@ -528,6 +584,133 @@ def test_the_featurizer_that_the_others_break_is_right():
 def test_a_broken_featurizer_is_caught(kind: type[Net]):
     with pytest.raises(BrokenContract, match=NET_FAULTS[kind]):
         testing.check_featurizer(kind(), POINTS)
+
+
+class FitsAnyhow(Cosines):
+    def fit(self, pooled, layout):
+        self.lengths = torch.rand(pooled.rows.shape[1], dtype=torch.float64)
+
+
+class CountsItsFits(Cosines):
+    fits = 0
+
+    def fit(self, pooled, layout):
+        type(self).fits += 1
+        self.lengths = pooled.rows.std(0) + self.fits
+
+
+class DrawsItsPhase(Cosines):
+    def features(self, seen):
+        return super().features(seen) + torch.rand(())
+
+
+class SeesOneView(Cosines):
+    def features(self, seen):
+        return super().features(seen).flatten(1)
+
+
+class InSinglePrecision(Cosines):
+    def features(self, seen):
+        return super().features(seen).float()
+
+
+class HasNoLogarithm(Cosines):
+    def features(self, seen):
+        return super().features(seen).log()
+
+
+class CentresThePart(Cosines):
+    def features(self, seen):
+        features = super().features(seen)
+        return features - features.mean(0)
+
+
+class ForgetsAColumn(Cosines):
+    def columns(self):
+        return super().columns()[1:]
+
+
+class NamesNoColumn(Cosines):
+    def columns(self):
+        return [(column + 1,) for (column,) in super().columns()]
+
+
+class HasUpperFactors(Cosines):
+    def metric(self):
+        return torch.ones(3, 2, 2, dtype=torch.float64).triu()
+
+
+class MeasuresNothing(Cosines):
+    def metric(self):
+        return torch.zeros(3, 2, 2, dtype=torch.float64)
+
+
+class HasTheWrongMetric(Cosines):
+    def metric(self):
+        return torch.eye(3, dtype=torch.float64)
+
+
+class WeighsNothing(Cosines):
+    weight = 0.0
+
+
+class DividesByNothing(Cosines):
+    regularisation = (0.1, 0.0)
+
+
+class HasNoName(Cosines):
+    def __repr__(self) -> str:
+        return "a view"
+
+
+class HidesItsLengths(Cosines):
+    def fit(self, pooled, layout):
+        super().fit(pooled, layout)
+        self.hidden = self.lengths.clone()
+
+
+class SharesItsLengths(Cosines):
+    def __deepcopy__(self, memo):
+        other = type(self)()
+        other.lengths = self.lengths
+        return other
+
+
+class FitsUnseen(Cosines):
+    def fit(self, pooled, layout):
+        super().fit(pooled, layout)
+        self.factor = 2.0
+
+    def features(self, seen):
+        return super().features(seen)[:, :, : int(getattr(self, "factor", 1))]
+
+
+VIEW_FAULTS = {
+    FitsAnyhow: "nor on chance",
+    CountsItsFits: "the order of the points",
+    DrawsItsPhase: "the same values every time",
+    SeesOneView: "`features` gives",
+    InSinglePrecision: "`features` gives",
+    HasNoLogarithm: "`features` gives",
+    CentresThePart: "do not depend on the other points",
+    ForgetsAColumn: "`columns`",
+    NamesNoColumn: "`columns`",
+    HasUpperFactors: "`metric`",
+    MeasuresNothing: "`metric`",
+    HasTheWrongMetric: "`metric`",
+    WeighsNothing: "`weight`",
+    DividesByNothing: "`regularisation`",
+    HasNoName: "can be printed",
+    SharesItsLengths: "A copy is independent",
+    HidesItsLengths: "parameters and buffers",
+    FitsUnseen: "saved and comes back",
+}
+
+
+@pytest.mark.parametrize("kind", VIEW_FAULTS, ids=lambda kind: kind.__name__)
+def test_a_broken_view_is_caught(kind: type[Cosines]):
+    with pytest.raises(BrokenContract, match=VIEW_FAULTS[kind]):
+        testing.check_view(kind(), X, Y)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -866,6 +1049,7 @@ def test_a_statistic_that_favours_the_observed_order_makes_a_test_that_is_caught
     [
         ("kernel", KERNEL_FAULTS),
         ("featurizer", NET_FAULTS),
+        ("view", VIEW_FAULTS),
         ("statistic", STATISTIC_FAULTS),
         ("objective", OBJECTIVE_FAULTS),
         ("test", TEST_FAULTS),

@@ -1,7 +1,7 @@
 """The contracts of the parts, as checks that parts of your own can be put through.
 
-A kernel, featurizer, statistic or objective of your own goes wherever ours do, if it keeps the
-contract of its kind. Each function here tries every clause of a contract on a part. It returns
+A kernel, featurizer, view, statistic or objective of your own goes wherever ours do, if it keeps
+the contract of its kind. Each function here tries every clause of a contract on a part. It returns
 nothing, or raises `BrokenContract`, which says which clause is broken and how. The part itself is
 left as it was.
 
@@ -41,6 +41,7 @@ from ._calibration import PairSwap, Permutation
 from ._data.embedding import embed_samples
 from ._data.samples import Samples
 from ._data.schema import Column, Schema
+from ._data.survey import as_samples
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
 from ._objectives import Objective
@@ -50,8 +51,9 @@ from ._resources import DEFAULT_MEMORY, Resources
 from ._result import Effect, TwoSampleResult
 from ._saving.packing import pack
 from ._saving.saving import load
-from ._statistics import MMD, Bins, HotellingT2, Statistic
+from ._statistics import MMD, Bins, HotellingT2, Spectral, Statistic
 from ._two_sample import TwoSampleTest
+from ._views import View, Views
 from .errors import IncompatibleParts, InputError, InputWarning, TwoSampleError
 
 __all__ = [
@@ -61,10 +63,11 @@ __all__ = [
     "check_objective",
     "check_statistic",
     "check_test",
+    "check_view",
     "clauses",
 ]
 
-Kind: TypeAlias = Literal["kernel", "featurizer", "statistic", "objective", "test"]
+Kind: TypeAlias = Literal["kernel", "featurizer", "view", "statistic", "objective", "test"]
 Clause: TypeAlias = Callable[[Any], None]
 Clauses: TypeAlias = tuple[Clause, ...]
 Draw: TypeAlias = Callable[[np.random.Generator, int], Any]
@@ -76,6 +79,7 @@ _SMALL = 12 * 8 * 3**2  # bytes of memory in which a tile has three rows of floa
 # ones.
 _STEPS = (1e-5, 1e-6)
 _CHANCE = 1e-6  # of a false alarm about a level
+_PRODUCTS = 1e-6  # rounding of distances by matrix products, which depends on the company
 
 
 class BrokenContract(TwoSampleError, AssertionError):
@@ -142,6 +146,36 @@ def check_featurizer(featurizer: nn.Module, points: Any, *, saved: bool = True) 
     left_out = [] if saved else [_can_be_kept]
     subject = _Featurizer(featurizer, _as_points(points))
     _check("featurizer", featurizer, subject, left_out)
+
+
+def check_view(view: View, X: Any, Y: Any, *, saved: bool = True) -> None:
+    """Check a view, or a stack of views, on two samples.
+
+    Parameters
+    ----------
+    view
+        As it is built, before it has been fitted.
+    X, Y
+        Samples such as it is made for: arrays, tables or images, at least 8 rows of both together.
+        A view of categories needs a table that has some.
+    saved
+        False for a view that cannot be saved; see docs/saving.md.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    samples = as_samples(X, Y)
+    subject = _View(
+        given=view,
+        points=_as_points(samples.pooled()),
+        schema=samples.schema,
+        X=X,
+        Y=Y,
+    )
+    left_out = [] if saved else [_can_be_kept]
+    _check("view", view, subject, left_out)
 
 
 def check_statistic(statistic: Statistic, representation: nn.Module, X: Any, Y: Any) -> None:
@@ -459,6 +493,12 @@ class _Module:
         """What it makes of the points at hand."""
         return self.values(self.module, self.points)
 
+    def samples(self) -> tuple[Any, Any]:
+        """The points as two samples, for a test that uses it."""
+        points = self.points.numpy()
+        half = len(points) // 2
+        return points[:half], points[half:]
+
     def spec(self) -> TwoSampleTest:
         """A test that uses it."""
         raise NotImplementedError
@@ -568,10 +608,7 @@ def _copies_well(seen: _Module) -> None:
 
 def _can_be_kept(seen: _Module) -> None:
     """A fitted test with it is saved and comes back the same, to the bit."""
-    points = seen.points.numpy()
-    half = len(points) // 2
-    X = points[:half]
-    Y = points[half:]
+    X, Y = seen.samples()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", InputWarning)  # of few points, some columns are constant
         fitted = seen.spec().fit(X, Y, rng=0, device="cpu")
@@ -787,6 +824,130 @@ def _gives_vectors_in_any_order(seen: _Featurizer) -> None:
     features = seen.values(seen.module, points)
     expected = seen.value()[order]
     _require_same(features, expected, "a feature of the points in another order")
+
+
+# Views.
+
+
+@dataclass(frozen=True)
+class _View(_Module):
+    """A view as it was given, and two samples to see through it."""
+
+    given: View
+    schema: Schema
+    X: Any
+    Y: Any
+
+    @functools.cached_property
+    def module(self) -> Any:
+        return self.fitted(self.points)
+
+    def fitted(self, points: Tensor) -> Views:
+        """A copy of the view, fitted on points as a test fits it."""
+        views = Views(copy.deepcopy(self.given))
+        views.look_at(self.schema)
+        views.start(points, _draws("start"))
+        return views.eval()
+
+    @property
+    def stack(self) -> View:
+        """The fitted view."""
+        stack: View
+        (stack,) = self.module
+        return stack
+
+    def values(self, module: Any, points: Tensor) -> Tensor:
+        (stack,) = module
+        features: Tensor = stack.features(module.see(points))
+        return features
+
+    def samples(self) -> tuple[Any, Any]:
+        return self.X, self.Y
+
+    def spec(self) -> TwoSampleTest:
+        views = Views(copy.deepcopy(self.given))
+        return TwoSampleTest(views, statistic=Spectral(), calibration=Permutation(19))
+
+
+def _learns_without_labels(seen: _View) -> None:
+    """What `fit` learns depends neither on the order of the points nor on chance."""
+    # X comes first, so a view that sees the order sees the labels.
+    order = _new_order(len(seen.points))
+    with _no_global_generator():
+        first = seen.fitted(seen.points)
+        second = seen.fitted(seen.points[order])
+    state = second.state_dict()
+    for name, tensor in first.state_dict().items():
+        same = torch.equal(state[name], tensor)
+        _require(same, f"{name} is another one after a fit on the points in another order.")
+    expected = seen.values(first, seen.points)
+    features = seen.values(second, seen.points)
+    _require_same(features, expected, "after a fit on the points in another order, a feature")
+
+
+def _gives_features_of_every_view(seen: _View) -> None:
+    """`features` gives an (N, views, features) tensor of finite numbers in float64."""
+    features = seen.value()
+    count = len(seen.points)
+    shape = tuple(features.shape)
+    one_row_each = len(shape) == 3 and shape[0] == count
+    _require(one_row_each, f"{count} points give the shape {shape}.")
+    _require(features.dtype == torch.float64, f"they are {features.dtype}.")
+    _require_same(features, features, "a feature")  # which asks for finite numbers
+
+
+def _sees_a_point_by_itself(seen: _View) -> None:
+    """The features of a point do not depend on the other points."""
+    features = seen.value()
+    order = _new_order(len(seen.points))
+    some = order[: len(order) // 2]
+    # Some points in another order, and one alone.
+    for chosen in (some, order[:1]):
+        alone = seen.values(seen.module, seen.points[chosen])
+        name = f"a feature in the company of {len(chosen) - 1} others"
+        _require_same(alone, features[chosen], name, tolerance=_PRODUCTS)
+
+
+def _names_the_columns_of_its_views(seen: _View) -> None:
+    """`columns` has one entry a view: the places of columns of the table, or none for all."""
+    columns = seen.stack.columns()
+    views = seen.value().shape[1]
+    _require(len(columns) == views, f"{views} views have {len(columns)} entries.")
+    width = len(seen.schema.columns)  # none, of images
+    for entry in columns:
+        in_table = all(column in range(width) for column in entry)
+        _require(in_table, f"{entry} are not all among the {width} columns of the table.")
+
+
+def _measures_by_triangular_factors(seen: _View) -> None:
+    """`metric` is None, or (views, features, features) lower factors of positive diagonals."""
+    metric = seen.stack.metric()
+    if metric is None:
+        return
+    _, views, width = seen.value().shape
+    expected = (views, width, width)
+    shape = tuple(metric.shape)
+    _require(shape == expected, f"it has the shape {shape}, not {expected}.")
+    _require_same(metric, metric.tril(), "a value of it")
+    smallest = float(metric.diagonal(dim1=1, dim2=2).min())
+    _require(smallest > 0, f"{smallest:.6g} is on the diagonal.")
+
+
+def _has_a_share_of_the_level(seen: _View) -> None:
+    """Its `weight` and every number of its `regularisation` are above 0."""
+    weight = seen.stack.weight
+    _require(weight > 0, f"the weight is {weight}.")
+    regularisation = seen.stack.regularisation
+    if regularisation is not None:
+        all_positive = len(regularisation) > 0 and min(regularisation) > 0
+        _require(all_positive, f"regularisation is {regularisation}.")
+
+
+def _prints_its_name(seen: _View) -> None:
+    """It can be printed, and its text starts with the name of its class."""
+    name = type(seen.given).__name__
+    text = repr(seen.stack)
+    _require(text.startswith(name), f"it prints as {text!r}.")
 
 
 # What holds settings and no data.
@@ -1235,6 +1396,19 @@ _CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
             _gives_vectors_in_any_order,
             _has_true_gradients,
             *_OF_MODULES,
+        ),
+        "view": (
+            _gives_features_of_every_view,
+            _repeats_itself,
+            _learns_without_labels,
+            _sees_a_point_by_itself,
+            _names_the_columns_of_its_views,
+            _measures_by_triangular_factors,
+            _has_a_share_of_the_level,
+            _prints_its_name,
+            _copies_well,
+            _registers_its_tensors,
+            _can_be_kept,
         ),
         "statistic": (
             _takes_the_representation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -134,7 +134,8 @@ class Layout:
 class View(nn.Module):
     """A stack of views, each a map from points to the same number of features.
 
-    `twosample.testing.check_view` checks a view of your own.
+    What `fit` learns is kept in buffers, which `__init__` registers: empty ones, if their sizes are
+    not known by then. `twosample.testing.check_view` checks a view of your own.
 
     Attributes
     ----------
@@ -176,3 +177,11 @@ class View(nn.Module):
     def size(self) -> int:
         """How many features a point has in all views, as far as that has no bound of its own."""
         return 0
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *options: Any) -> None:
+        # Buffers have the sizes that a fit gave them, which a view that is not fitted cannot know.
+        for name, buffer in self.named_buffers(recurse=False):
+            saved = state_dict.get(prefix + name)
+            if saved is not None and saved.shape != buffer.shape:
+                setattr(self, name, torch.empty_like(saved))
+        super()._load_from_state_dict(state_dict, prefix, *options)
