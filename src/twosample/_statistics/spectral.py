@@ -237,7 +237,7 @@ class Spectral(Statistic):
         centred = scores - _middle(scores, n)
         x = centred[:n]
         y = centred[n:]
-        # Means of X and Y that are one distance apart make shares that sum to the value.
+        # Scaled so that the means of the two parts sum to the value.
         distance = float(x.mean() - y.mean())
         factor = value / distance if distance > 0 else 0.0
         return x * factor, -y * factor
