@@ -72,8 +72,8 @@ def test_a_rival_finds_what_is_plain(name, monkeypatch):
 @pytest.mark.slow
 def test_the_forest_out_of_bag_rejects_no_more_than_it_says(monkeypatch):
     monkeypatch.setattr(rivals, "_FITS", 9)
-    monkeypatch.setattr(rivals, "_FEW_TREES", 8)
-    runs = 60
+    monkeypatch.setattr(rivals, "_FEW_TREES", 30)
+    runs = 30
     rejections = 0
     for seed in range(runs):
         rng = np.random.default_rng([seed, 4])
