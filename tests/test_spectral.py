@@ -202,7 +202,7 @@ def test_the_p_value_is_the_share_of_labellings_by_hand():
                 of_labelling.extend(textbook(features, in_x, lambdas))
         values.append(of_labelling)
     rows = torch.tensor(values, dtype=torch.float64).T.clamp_min(0)
-    fused = fuse_kinds(surprise(rows), prepared.kinds, prepared.shares)
+    fused = fuse_kinds(surprise(rows, prepared.expected()), prepared.kinds, prepared.shares)
     reaching = fused >= fused[0] - 1e-4
     assert result.pvalue == pytest.approx(float(reaching.double().mean()))
     assert result.statistic == pytest.approx(float(fused[0]), rel=1e-4)

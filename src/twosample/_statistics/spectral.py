@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
 from .._data.schema import Schema
-from .._fusing import by_own_tail, fuse_kinds, gamma_surprise, surprise
+from .._fusing import Moments, by_own_tail, fuse_kinds, gamma_surprise, surprise
 from .._products import Embedded
 from .._result import Effect
 from .._views import View, Views
@@ -57,6 +57,13 @@ class PreparedSpectral:
         n, m = self.sizes
         return 1 / n + 1 / m
 
+    def expected(self) -> Moments:
+        """(rows,) means and variances of all rows when P = Q, in large samples."""
+        moments = [stack.expected(self.scale) for stack in self.stacks]
+        means = torch.cat([mean for mean, _ in moments])
+        variances = torch.cat([variance for _, variance in moments])
+        return means, variances
+
     def in_x(self) -> Tensor:
         """(S,) ones for the bins of X, as observed."""
         identity = torch.arange(self.bins.moving)[None]
@@ -81,7 +88,7 @@ class Spectral(Statistic):
     """The most surprising witness over all views, each found anew for every labelling.
 
     Every view and every lambda gives a row of values T(lambda), one for each labelling. A row is
-    turned into surprises, -log p by a gamma law that has the row's own mean and variance. Views of
+    turned into surprises, -log p by a gamma law that has the row's mean and variance. Views of
     one kind give the largest of theirs, and kinds are combined by a weighted mean of 1/p. Every
     step treats all labellings alike, so the p-value is exact.
 
@@ -171,7 +178,7 @@ class Spectral(Statistic):
         return torch.cat(rows)
 
     def fuse(self, prepared: PreparedSpectral, values: Tensor) -> Tensor:
-        surprises = surprise(values)
+        surprises = surprise(values, prepared.expected())
         return fuse_kinds(surprises, prepared.kinds, prepared.shares)
 
     def effect(self, prepared: PreparedSpectral, observed: float, threshold: float) -> Effect:

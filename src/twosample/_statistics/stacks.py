@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._fusing import gamma_surprise
+from .._fusing import gamma_surprise, moments_of
 from .._views import View
 from .planting import PlantedStack, shrinkage
 from .sums import Sums
@@ -111,8 +111,7 @@ class PreparedStack:
         some = torch.split(labellings, _LABELLINGS)
         parts = [self.evaluate(part, scale) for part in some]
         noise = torch.cat(parts, 1)  # (rows, B)
-        mean = noise.mean(1, keepdim=True)
-        variance = noise.var(1, keepdim=True, correction=0)
+        mean, variance = moments_of(noise, self.expected(scale))
         surprises = gamma_surprise(noise, mean, variance)
         values = self.evaluate(observed[None], scale)  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
