@@ -62,6 +62,7 @@ from .._statistics import (
 from .._two_sample import FittedTest, TwoSampleTest
 from .._views import (
     Cells,
+    Dependence,
     Family,
     Features,
     Landmarks,
@@ -186,6 +187,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         },
         Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
         Levels: {"places": PlacesMatrix, "owners": Places},
+        Dependence: {"most": int, "factors": PlacesMatrix},
         Products: {
             "order": Literal[2, 3],
             "most": int,

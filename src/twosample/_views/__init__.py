@@ -24,6 +24,7 @@ from .columns import Shapes as Shapes
 from .columns import Together as Together
 from .columns import Values as Values
 from .groups import Cells as Cells
+from .groups import Dependence as Dependence
 from .groups import Products as Products
 from .groups import combinations as combinations
 from .images import Patches as Patches

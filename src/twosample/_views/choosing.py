@@ -10,7 +10,7 @@ from torch import Tensor
 from .._data.embedding import row_keys
 from .base import View
 from .columns import Levels, Shapes, Together, Values
-from .groups import Cells, Products
+from .groups import Cells, Dependence, Products
 from .images import Patches, Pixels
 from .landmarks import Landmarks
 
@@ -32,7 +32,7 @@ def for_tables(columns: int) -> list[View]:
         Levels(),
     ]
     if columns > 1:
-        views += [Products(2), Cells()]
+        views += [Dependence(), Products(2), Cells()]
     if columns > 2:
         views += [Products(3)]
     return views

@@ -86,6 +86,46 @@ class Products(View):
         return columns
 
 
+class Dependence(View):
+    """The products of all pairs of columns together: small changes of many correlations.
+
+    Parameters
+    ----------
+    most
+        At most so many products, chosen as in `Products`.
+    """
+
+    family = "joint"
+    kind = "together"
+    weight = 0.18
+    regularisation = (math.inf, 0.1, 0.01, 1e-3)
+    factors: Tensor  # (products, 2) encoded columns
+
+    def __init__(self, most: int = _PAIRS) -> None:
+        super().__init__()
+        check_whole("most", most, 1)
+        self.most = most
+        self.register_buffer("factors", no_places(0, 2))
+
+    def extra_repr(self) -> str:
+        return f"most={self.most}"
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        single = layout.singles()
+        strength = correlations(pooled.scores[:, single])
+        chosen = combinations(len(single), 2, self.most, strength)
+        self.factors = as_places(single)[chosen]
+
+    def features(self, seen: Seen) -> Tensor:
+        left = seen.scores[:, self.factors[:, 0]]
+        right = seen.scores[:, self.factors[:, 1]]
+        product = left * right
+        return product[:, None]
+
+    def columns(self) -> ColumnSets:
+        return [()] if len(self.factors) else []
+
+
 class Cells(View):
     """Two columns together: each bump or level of one times each of the other.
 
