@@ -119,8 +119,9 @@ class Dependence(View):
     def features(self, seen: Seen) -> Tensor:
         left = seen.scores[:, self.factors[:, 0]]
         right = seen.scores[:, self.factors[:, 1]]
-        product = left * right
-        return product[:, None]
+        together = (left * right)[:, None]
+        # A table with one number has no pair, and then there is no view.
+        return together[:, : len(self.columns())]
 
     def columns(self) -> ColumnSets:
         return [()] if len(self.factors) else []
