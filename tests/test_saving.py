@@ -880,7 +880,13 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize(("test", "data"), FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize(
+    ("test", "data"),
+    [
+        pytest.param(*case, id=name, marks=pytest.mark.slow if "views" in name else [])
+        for name, case in FORGED.items()
+    ],
+)
 def test_forgeries_are_refused_or_tested_with(test, data, tmp_path):
     """Files with a right checksum and a change inside: a sentence, now or when they are used, and
     nothing else."""
