@@ -192,6 +192,7 @@ def test_a_run_in_which_nothing_works_ends(client, store):
         running.run(todo, store, client, local=False)
 
 
+@pytest.mark.slow
 def test_nobody_there(store):
     todo = [Trial(QUICK, "default", 0, 5)]
     with (

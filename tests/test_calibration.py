@@ -534,6 +534,7 @@ def test_a_part_of_the_shuffles_fits_the_budget(memory):
     assert largest <= max(2, memory // (16 * 8 * moving)) and largest <= 256
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_permutations():
     """Ten times as many permutations used to take ten times the memory: 2.3 GiB for 100,000."""
     program = (

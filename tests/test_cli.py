@@ -687,7 +687,7 @@ def test_a_signal_during_a_late_import_removes_temporary_folders(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-@pytest.mark.parametrize("stream", [(), ("--stream",)])
+@pytest.mark.parametrize("stream", [(), pytest.param(("--stream",), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_long_query_can_be_interrupted(folder, stream, number, code):
     with contextlib.closing(sqlite3.connect("shop.db")) as database:

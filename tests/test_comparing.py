@@ -89,6 +89,7 @@ def test_the_older_name_of_reject_warns_and_works(compared):
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 def test_the_chance_of_any_false_finding_is_at_most_alpha():
     # Five samples like the reference, which they share: dependent tests. Holm must hold, and
     # without it this must not.

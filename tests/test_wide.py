@@ -105,6 +105,7 @@ print(status, peak // 1024, file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 def test_twenty_thousand_columns_from_end_to_end(tmp_path):
     rng = np.random.default_rng(0)
     columns, rows = 20_000, 50
