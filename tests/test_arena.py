@@ -222,6 +222,17 @@ def test_breadth_comes_first_and_what_is_there_is_left_out():
     assert numbers == [(7, 3), (10, 2)]
 
 
+def test_the_strongest_results_of_a_law_are_kept(tmp_path, recwarn):
+    """A p-value that rounds to 0, or is 0 in floats, is the best result of all."""
+    store = ArenaStore(tmp_path / "arena")
+    store.append(Chunk("census-missing", "ks-holm", 0, (3e-9, 0.0), 0.1))
+    (chunk,) = store.chunks()
+    assert chunk.pvalues == (3e-9, 0.0)
+    assert not recwarn.list
+    played = running.play(running.Job("census-missing", "ks-holm", 0, 5))
+    assert 0 < min(played.pvalues) < 5e-7  # which six decimals would show as 0
+
+
 def test_chunks_survive_the_store(tmp_path):
     store = ArenaStore(tmp_path / "arena")
     store.check()

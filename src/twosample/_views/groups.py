@@ -58,13 +58,7 @@ class Products(View):
         return f"order={self.order}, most={self.most}"
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
-        # Levels of a category are multiplied by `Cells`, all of them at once.
-        single = layout.singles()
-        strength = None
-        if self.order == 2:
-            strength = correlations(pooled.scores[:, single])
-        chosen = combinations(len(single), self.order, self.most, strength)
-        self.factors = as_places(single)[chosen]
+        self.factors = _factors(pooled, layout, self.order, self.most)
         self.owners = layout.owners()[self.factors]
 
     def features(self, seen: Seen) -> Tensor:
@@ -111,10 +105,7 @@ class Dependence(View):
         return f"most={self.most}"
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
-        single = layout.singles()
-        strength = correlations(pooled.scores[:, single])
-        chosen = combinations(len(single), 2, self.most, strength)
-        self.factors = as_places(single)[chosen]
+        self.factors = _factors(pooled, layout, 2, self.most)
 
     def features(self, seen: Seen) -> Tensor:
         left = seen.scores[:, self.factors[:, 0]]
@@ -206,6 +197,17 @@ class Cells(View):
 
     def columns(self) -> ColumnSets:
         return [tuple(pair) for pair in self.pairs.tolist()]
+
+
+def _factors(pooled: Pooled, layout: Layout, order: int, most: int) -> Tensor:
+    """(K, order) the encoded columns to multiply, at most `most` products of them."""
+    # Levels of a category are multiplied by `Cells`, all of them at once.
+    single = layout.singles()
+    strength = None
+    if order == 2:
+        strength = correlations(pooled.scores[:, single])
+    chosen = combinations(len(single), order, most, strength)
+    return as_places(single)[chosen]
 
 
 def combinations(columns: int, order: int, most: int, strength: Tensor | None) -> Tensor:

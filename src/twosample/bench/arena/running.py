@@ -102,7 +102,7 @@ def play(job: Job) -> Chunk:
         began = time.process_time()
         pvalue = contestant.pvalue(scenario, pair, generators.numpy("test"))
         seconds += time.process_time() - began
-        pvalues.append(round(pvalue, 6))
+        pvalues.append(float(f"{pvalue:.6g}"))  # of six digits, however small it is
     return Chunk(job.scenario, job.contestant, job.first, tuple(pvalues), round(seconds, 2))
 
 

@@ -65,7 +65,8 @@ class Chunk:
         if not isinstance(values, dict) or not set(names) <= set(values):
             raise ValueError("fields are missing")
         pvalues = values["pvalues"]
-        if not isinstance(pvalues, list) or not all(0 < pvalue <= 1 for pvalue in pvalues):
+        # A limiting law may give a p-value that is 0 in floats; permutations never do.
+        if not isinstance(pvalues, list) or not all(0 <= pvalue <= 1 for pvalue in pvalues):
             raise ValueError("p-values are missing or wrong")
         given = {name: values[name] for name in names}
         return cls(**{**given, "pvalues": tuple(pvalues)})
