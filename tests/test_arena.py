@@ -225,6 +225,7 @@ def test_breadth_comes_first_and_what_is_there_is_left_out():
 def test_the_strongest_results_of_a_law_are_kept(tmp_path, recwarn):
     """A p-value that rounds to 0, or is 0 in floats, is the best result of all."""
     store = ArenaStore(tmp_path / "arena")
+    store.check()
     store.append(Chunk("census-missing", "ks-holm", 0, (3e-9, 0.0), 0.1))
     (chunk,) = store.chunks()
     assert chunk.pvalues == (3e-9, 0.0)
