@@ -115,3 +115,13 @@ def test_streams_have_the_answer_of_the_same_rows_in_memory():
     passing = twosample.two_sample_test(iter(batches), Y, permutations=99, rng=0)
     assert here.pvalue == again.pvalue == passing.pvalue
     assert again.method == passing.method == "spectral"
+
+
+def test_what_is_odd_about_the_rows_is_said_once():
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    Y = np.random.default_rng(1).normal(size=(500, 2))
+    X[:, 0] = Y[:, 0] = 3.0
+    with pytest.warns(twosample.InputWarning, match="constant") as caught:
+        result = twosample.two_sample_test(X, Y, twosample.auto(permutations=99, steps=2), rng=0)
+    assert "mmd-d: p" in result.chosen
+    assert len(caught) == 1

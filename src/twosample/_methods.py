@@ -61,14 +61,8 @@ def auto(*, permutations: int = 999, **learning: Unpack[LearningOptions]) -> Two
     more, the kernel of `mmd_d` is trained on one half and tested on the other, with the last tenth:
     it finds what takes many columns at once. Options are those of `Learning`.
     """
-    trained = TwoSampleTest(
-        DeepKernel(AutoFeaturizer()),
-        learning=Learning(PowerCriterion(), **learning),
-        # The kernel of mmd-d in a time that grows with the points: there may be millions.
-        statistic=CompressedMMD(),
-        calibration=Permutation(permutations),
-        name="mmd-d",
-    )
+    # The kernel of mmd-d in a time that grows with the points: there may be millions.
+    trained = replace(mmd_compressed(permutations=permutations, **learning), name="mmd-d")
     return replace(spectral(permutations=permutations), then=FollowUp(trained))
 
 

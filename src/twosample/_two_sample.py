@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +45,7 @@ from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from ._statistics import MMD, Statistic
 from ._threads import threads_for
-from .errors import InputError
+from .errors import InputError, InputWarning
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,9 @@ class FollowUp:
         if p_first <= ALPHA:
             chosen = f"{told}, which decides, so {self.test.name} was not trained"
             return replace(first, pvalue=p_first, chosen=chosen, share=1 - self.share)
-        second = self.test._run(pair, generators, device, resources, columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # the first test has said it all
+            second = self.test._run(pair, generators, device, resources, columns)
         p_second = min(1.0, second.pvalue / self.share)
         chosen = (
             f"{told}, counted as p / {1 - self.share:g}; {second.method}: p = "
