@@ -9,12 +9,13 @@ from typing import Any
 from ._calibration import PairSwap, Permutation
 from ._data.columns import Columns
 from ._methods import METHODS
-from ._random import RNGLike
+from ._random import RNGLike, takes_rng
 from ._result import TwoSampleResult
 from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError
 
 
+@takes_rng
 def two_sample_test(
     X: Any,
     Y: Any,

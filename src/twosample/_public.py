@@ -94,6 +94,7 @@ from .errors import (
     TrainingError,
     TrainingWarning,
     TwoSampleError,
+    UnknownOption,
 )
 
 DEMOTED: Mapping[str, str] = MappingProxyType(
@@ -182,6 +183,7 @@ __all__ = [
     "TwoSampleError",
     "TwoSampleResult",
     "TwoSampleTest",
+    "UnknownOption",
     "View",
     "Views",
     "WeightedSum",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_alpha
+from ._random import takes_rng
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,6 +116,9 @@ class TwoSampleResult:
     dropped
         How many rows of X and Y were left out because something in them was missing, as
         `Columns(missing="drop")` asks.
+    seed
+        The `rng` with which the same test gives this result again: the one that was given, or the
+        one that was drawn for a run without any. None where the caller passed a generator.
     """
 
     statistic: float
@@ -132,6 +136,7 @@ class TwoSampleResult:
     chosen: str | None = None
     share: float = 1.0
     dropped: tuple[int, int] = (0, 0)
+    seed: int | None = None
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
@@ -162,10 +167,12 @@ class TwoSampleResult:
             "sizes": list(self.sizes),
             "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
             "dropped": list(self.dropped),
+            "seed": self.seed,
             "effect": dataclasses.asdict(self.effect),
             "training": training,
         }
 
+    @takes_rng
     def explain(
         self,
         *,
@@ -195,6 +202,7 @@ class TwoSampleResult:
 
         return predict_power(self)
 
+    @takes_rng
     def report(
         self,
         path: str | Path,

@@ -40,7 +40,7 @@ from ._data.survey import (
 )
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
-from ._random import Generators, RNGLike
+from ._random import Generators, RNGLike, takes_rng
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from ._statistics import MMD, Statistic
@@ -87,6 +87,7 @@ class TwoSampleTest:
         self.calibration.check(self.statistic, self.representation)
         check_learning(self.representation, self.learning)
 
+    @takes_rng
     def run(
         self,
         X: Any,
@@ -132,6 +133,7 @@ class TwoSampleTest:
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
             return fitted._test(pair, surveyed, generators, resources)
 
+    @takes_rng
     def fit(
         self,
         X: Any,
@@ -313,6 +315,7 @@ class FittedTest:
     training: TrainingLog | None = field(repr=False)
     dropped: tuple[int, int] = (0, 0)
 
+    @takes_rng
     def test(
         self,
         X: Any,
@@ -400,6 +403,7 @@ class FittedTest:
             samples=points if isinstance(points, Samples) else None,
             calibrated=outcome,
             dropped=points.dropped,
+            seed=generators.seed,
         )
 
 

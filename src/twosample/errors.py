@@ -24,6 +24,10 @@ class InputError(TwoSampleError, ValueError):
     """The samples cannot be tested as they are."""
 
 
+class UnknownOption(InputError, TypeError):
+    """An option that a function does not have, under a name that others give to one it has."""
+
+
 class IncompatibleParts(TwoSampleError, ValueError):
     """Parts of a test, or an option and a method, that do not fit together."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from ._insight.comparing import Comparison
 from ._insight.explain import Explanation
 from ._insight.prediction import PowerPlan
-from ._random import RNGLike
+from ._random import RNGLike, takes_rng
 from ._result import ALPHA, TwoSampleResult, format_pvalue
 from ._show.charts import distances_of, null_of, power_over_sizes, training_of
 from ._show.maps import Scatter, held_out_plane, kernel_contours_of, point_map
@@ -161,6 +161,7 @@ def column_ranking(
     return ax
 
 
+@takes_rng
 def witness_map(
     explanation: Explanation,
     ax: Axes | None = None,
@@ -209,6 +210,7 @@ def witness_map(
     return ax
 
 
+@takes_rng
 def kernel_contours(
     result: TwoSampleResult, ax: Axes | None = None, *, rng: RNGLike | None = None
 ) -> Axes:

@@ -46,7 +46,7 @@ from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featuriz
 from ._learning import Learning
 from ._objectives import Objective
 from ._products import Embedded, block_sums, row_sums
-from ._random import Generators, RNGLike
+from ._random import Generators, RNGLike, takes_rng
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import Effect, TwoSampleResult
 from ._saving.packing import pack
@@ -233,6 +233,7 @@ def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: 
     _check("objective", objective, subject)
 
 
+@takes_rng
 def check_test(
     test: TwoSampleTest,
     draw: Draw | None = None,

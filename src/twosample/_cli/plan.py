@@ -168,13 +168,13 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
             "so there may be nothing to find."
         )
     if high is None:
-        between = f"at least {both(low)}; there may be nothing to find"
+        between = f"at least {both(low)} to test; there may be nothing to find"
     else:
-        between = f"{both(low)} to {both(high)}"
+        between = f"{both(low)} to {both(high)} to test"
     learned = ""
     if record["learned"] is not None:
         learned = f", {both(record['needed_rows'])} with those to learn from"
-    return f"Power {wanted:g} takes {both(tested)} rows to test{learned} ({between} to test)."
+    return f"Power {wanted:g} takes {both(tested)} rows to test{learned} ({between})."
 
 
 def _prospects(record: Mapping[str, Any]) -> str:

@@ -125,7 +125,7 @@ def check_between(option: str, value: float, example: float) -> None:
 def seed_or_new(seed: int | None) -> int:
     """The seed that was asked for, or a new one."""
     if seed is None:
-        return secrets.randbelow(2**32)
+        return secrets.randbelow(2**32)  # as `_random.drawn_seed`, which would import torch
     if seed < 0:
         raise InputError(f"--seed is {seed}; it must not be negative.")
     return seed

@@ -28,7 +28,7 @@ from .._data.samples import split_rows
 from .._data.streams import Stream
 from .._data.survey import as_samples
 from .._progress import bar
-from .._random import Generators, RNGLike
+from .._random import Generators, RNGLike, takes_rng
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._two_sample import TwoSampleTest, _check_sizes
 from ..errors import InputError, TwoSampleError, warn
@@ -65,6 +65,9 @@ class Comparison(Mapping[str, TwoSampleResult]):
         The names of all samples that were to be compared.
     failures
         Name -> why there is no result, in a sentence, for each sample whose test failed.
+    seed
+        The `rng` with which `compare` gives the same again: the one that was given, or the one that
+        was drawn for a run without any. None where the caller passed a generator.
     """
 
     results: Mapping[str, TwoSampleResult] = field(repr=False)
@@ -73,6 +76,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
     seeds: Mapping[str, int] = field(repr=False)
     names: tuple[str, ...]
     failures: Mapping[str, str] = field(repr=False, default_factory=dict)
+    seed: int | None = None
 
     def __getitem__(self, name: str) -> TwoSampleResult:
         return self.results[name]
@@ -177,6 +181,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
         return {
             "correction": self.correction,
             "alpha": self.alpha,
+            "seed": self.seed,
             "rejected": rejected,
             "samples": samples,
             "failures": dict(self.failures),
@@ -184,6 +189,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
             "notes": list(self.notes),
         }
 
+    @takes_rng
     def report(
         self,
         path: str | Path,
@@ -267,6 +273,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
         self.comparison = comparison
 
 
+@takes_rng
 def compare(
     reference: Any,
     samples: Mapping[str, Any],
@@ -348,7 +355,8 @@ def compare(
     for name in samples:
         _check_sample(name, reference, samples[name], test, columns)
     enough = _permutations(test, permutations is not None, correction, len(samples), alpha)
-    seeds = _seeds(samples, rng)
+    generators = Generators(rng)
+    seeds = _seeds(samples, generators)
     run = functools.partial(
         two_sample_test,
         reference,
@@ -370,6 +378,7 @@ def compare(
         seeds=seeds,
         names=tuple(samples),
         failures=failures,
+        seed=generators.seed,
     )
     with bar("comparing", len(samples), progress) as tick:
         for name in samples:
@@ -490,9 +499,8 @@ def _permutations(
     return own
 
 
-def _seeds(names: Mapping[str, Any], rng: RNGLike | None) -> dict[str, int]:
+def _seeds(names: Mapping[str, Any], generators: Generators) -> dict[str, int]:
     """A seed for each sample, which depends on its name and on no other sample."""
-    generators = Generators(rng)
     seeds = {}
     for name in names:
         generator = generators.numpy(f"sample {name}")
@@ -520,6 +528,6 @@ def _named_warnings(name: str) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         yield
     for warning in caught:
-        # Four levels up is the caller of `compare`; `contextlib` is one of them, where
+        # Five levels up is the caller of `compare`; `contextlib` is one of them, where
         # `errors.warn` would stop.
-        warnings.warn(_about(name, warning.message), warning.category, stacklevel=4)
+        warnings.warn(_about(name, warning.message), warning.category, stacklevel=5)

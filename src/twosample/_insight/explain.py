@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .._checks import check_alpha, check_whole
 from .._data.samples import Samples
-from .._random import Generators, RNGLike
+from .._random import Generators, RNGLike, takes_rng
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._threads import few_threads
@@ -312,6 +312,7 @@ class Explanation:
 
 
 @few_threads
+@takes_rng
 def explain(
     result: TwoSampleResult,
     *,

@@ -92,10 +92,9 @@ def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Val
 
 def _rounded(value: float, error: float) -> float:
     """A value without the digits that are smaller than its error."""
-    if error == 0:
-        return value
-    digits = -math.ceil(math.log10(error))
-    return round(value, digits)
+    if error != 0:
+        value = round(value, -math.ceil(math.log10(error)))
+    return value + 0.0  # nobody writes -0
 
 
 def row_image(scaling: Scaling, point: Tensor) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from .._featurizers import MeanEmbedding
 from .._kernels import Kernel
 from .._learning import Learning
 from .._objectives import Noncentrality
-from .._random import Generators, RNGLike
+from .._random import Generators, RNGLike, takes_rng
 from .._resources import Resources
 from .._result import TwoSampleResult
 from .._statistics import HotellingT2
@@ -81,6 +81,7 @@ class Locations:
 
 
 @few_threads
+@takes_rng
 def locations(
     learned: FittedTest | TwoSampleResult,
     X: Any,

@@ -28,7 +28,7 @@ from .._data.samples import Samples
 from .._estimators import asymptotic_power, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
 from .._products import moments
-from .._random import Generators, RNGLike
+from .._random import Generators, RNGLike, takes_rng
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
 from .._threads import few_threads
@@ -460,6 +460,7 @@ class SplitChoice:
         )
 
 
+@takes_rng
 def choose_split(
     test: TwoSampleTest,
     X: Any,

@@ -88,7 +88,7 @@ def render_comparison(
     facts
         More lines for the part on how to repeat it, such as {"Command": "...", "Seed": 0}.
     rng
-        A seed or a generator, for the explanations.
+        A seed or a generator, for the explanations; None means the seed of the comparison.
     progress
         Show a bar over the samples; None means on a terminal only.
 
@@ -104,7 +104,8 @@ def render_comparison(
     """
     alpha = comparison.alpha
     levels = levels_with(alpha)
-    findings = _all_findings(comparison, Generators(rng), progress)
+    generators = Generators(comparison.seed if rng is None else rng)
+    findings = _all_findings(comparison, generators, progress)
     effect, values = effects(comparison)
     distances = None
     if len(comparison):  # a comparison that was interrupted may hold nothing yet
@@ -212,7 +213,7 @@ def _facts(comparison: Comparison, name: str) -> list[Fact]:
 
 def _repeat(comparison: Comparison, facts: Mapping[str, object]) -> list[Fact]:
     """Everything that it takes to do the same again."""
-    lines = given_facts(facts)
+    lines = given_facts(facts, comparison.seed)
     fitted_tests = [result.fitted for result in comparison.values()]
     tests = [repr(fitted.spec) for fitted in fitted_tests if fitted is not None]
     for test in dict.fromkeys(tests):  # most samples share one

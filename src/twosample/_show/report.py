@@ -116,7 +116,8 @@ def render(
     facts
         More lines for the part on how to repeat the test, such as {"Command": "...", "Seed": 0}.
     rng
-        A seed or a generator, for the explanation and for the choice of what is shown.
+        A seed or a generator, for the explanation and for the choice of what is shown; None means
+        the seed of the result.
     progress
         As in `explain`.
 
@@ -128,7 +129,8 @@ def render(
     >>> render(result, rng=0).count("<section")
     7
     """
-    findings = findings_of(result, alpha, explanation, Generators(rng), progress)
+    generators = Generators(result.seed if rng is None else rng)
+    findings = findings_of(result, alpha, explanation, generators, progress)
     # The script needs the levels for its slider, and the points for what a reader points at.
     return fill(
         "report.html.jinja",
@@ -505,7 +507,7 @@ def _training(findings: Findings) -> dict[str, Any]:
 def _repeat(findings: Findings, facts: Mapping[str, object]) -> list[Fact]:
     """Everything that it takes to do the same again."""
     result = findings.result
-    lines = given_facts(facts)
+    lines = given_facts(facts, result.seed)
     if result.fitted is not None:
         lines.append(("Test", repr(result.fitted.spec), True))  # the repr of a test is valid code
     lines.append(("Calibration", result.calibration, False))
@@ -514,10 +516,12 @@ def _repeat(findings: Findings, facts: Mapping[str, object]) -> list[Fact]:
     return [*lines, *fingerprints(result), *circumstances()]
 
 
-def given_facts(facts: Mapping[str, object]) -> list[Fact]:
-    """What the caller wants to be known; a command is code."""
+def given_facts(facts: Mapping[str, object], seed: int | None) -> list[Fact]:
+    """What the caller wants to be known, and the seed; a command is code."""
+    told = dict(facts)
+    told.setdefault("Seed", "that of the caller's generator" if seed is None else seed)
     lines = []
-    for name, value in facts.items():
+    for name, value in told.items():
         is_code = name == "Command"
         lines.append((name, str(value), is_code))
     return lines

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._random import RNGLike
+from .._random import RNGLike, takes_rng
 from ..errors import InputError
 from . import formats, sources
 from .downloads import alone
@@ -33,6 +33,7 @@ _CIFAR10_FILES = {
 """The names of the files in the archive that hold each part, as regular expressions."""
 
 
+@takes_rng
 def blob(
     n: int,
     m: int | None = None,
@@ -78,6 +79,7 @@ def blob(
     return x, y
 
 
+@takes_rng
 def hdgm(
     n: int,
     m: int | None = None,
@@ -311,6 +313,7 @@ class _Deck:
         self.dealt = 0
 
 
+@takes_rng
 def disjoint(
     x: NDArray[Any],
     y: NDArray[Any] | None,
