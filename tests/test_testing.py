@@ -199,6 +199,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Values of levels": (lambda: views.Values("levels"), TABLES),
     "Shapes": (views.Shapes, TABLES),
     "Levels": (views.Levels, TABLES),
+    "Marks": (views.Marks, TABLES),
     "Dependence": (lambda: views.Dependence(), TABLES),
     "Products": (lambda: views.Products(2), TABLES),
     "Products of three": (lambda: views.Products(3), TABLES),

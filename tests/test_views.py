@@ -21,6 +21,7 @@ from twosample._views import (
     Cells,
     Landmarks,
     Levels,
+    Marks,
     NormalScores,
     Patches,
     Products,
@@ -180,6 +181,27 @@ def test_the_frequent_levels_of_a_category_are_kept():
     for places in (cells.places[0, :4], levels.places[0, :4]):
         assert sorted(views.schema.features[place] for place in places.tolist()) == frequent
     assert levels.places.shape == (1, 21)  # all of them, and any other
+
+
+def test_marks_are_values_that_repeat():
+    rng = np.random.default_rng(0)
+    ages = rng.integers(18, 90, 400).astype(float)
+    ages[:20] = 200.0
+    zeros = rng.normal(size=400)
+    zeros[100:140] = 0.0
+    both = pd.DataFrame({"age": ages, "free": rng.normal(size=400), "gain": zeros})
+    result = twosample.spectral(permutations=19).run(both[:200], both[200:], rng=0)
+    views = result.fitted.representation
+    (marks,) = [stack for stack in views if isinstance(stack, Marks)]
+    seen = views.see(result.samples.pooled())
+    is_mark = marks.features(seen)[:, :, 0].bool()
+    found = []
+    for rows, (owner,) in zip(is_mark.T, marks.columns(), strict=True):
+        found.append(both.iloc[rows.numpy(), owner])
+    values = {(column.name, column.iloc[0]) for column in found}
+    assert all(column.nunique() == 1 and len(column) >= 6 for column in found)
+    assert {("age", 200.0), ("gain", 0.0)} <= values
+    assert not any(name == "free" for name, _ in values)
 
 
 # Which columns, pairs and triples

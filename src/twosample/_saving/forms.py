@@ -67,6 +67,7 @@ from .._views import (
     Features,
     Landmarks,
     Levels,
+    Marks,
     NormalScores,
     Patches,
     Pixels,
@@ -187,6 +188,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         },
         Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
         Levels: {"places": PlacesMatrix, "owners": Places},
+        Marks: {"numbers": Places, "values": VectorBuffer, "owners": Places},
         Dependence: {"most": int, "factors": PlacesMatrix},
         Products: {
             "order": Literal[2, 3],

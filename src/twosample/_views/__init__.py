@@ -20,6 +20,7 @@ from .base import Pooled as Pooled
 from .base import Seen as Seen
 from .base import View as View
 from .columns import Levels as Levels
+from .columns import Marks as Marks
 from .columns import Shapes as Shapes
 from .columns import Together as Together
 from .columns import Values as Values

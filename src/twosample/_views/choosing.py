@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .._data.embedding import row_keys
 from .base import View
-from .columns import Levels, Shapes, Together, Values
+from .columns import Levels, Marks, Shapes, Together, Values
 from .groups import Cells, Dependence, Products
 from .images import Patches, Pixels
 from .landmarks import Landmarks
@@ -30,6 +30,7 @@ def for_tables(columns: int) -> list[View]:
         Values("levels"),
         Shapes(),
         Levels(),
+        Marks(),
     ]
     if columns > 1:
         views += [Dependence(), Products(2), Cells()]

@@ -15,6 +15,8 @@ from .scores import bumps, ranks
 
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
+_MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
+_LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
 class Together(View):
@@ -25,7 +27,7 @@ class Together(View):
 
     family = "joint"
     kind = "together"
-    weight = 0.18
+    weight = 0.17
     regularisation = (math.inf, 0.1, 1e-3)
     projection: Tensor  # (atoms, 512), or empty where there are fewer
 
@@ -79,7 +81,7 @@ class Values(View):
         self.of = of
         # Levels are many, and would take from the share of the columns.
         self.kind = "values" if of == "columns" else "shapes"
-        self.weight = 0.2 if of == "columns" else 0.12
+        self.weight = 0.25 if of == "columns" else 0.12
         self.register_buffer("atoms", no_places(0))
         self.register_buffer("numbers", no_places(0))
         self.register_buffer("owners", no_places(0))
@@ -180,3 +182,56 @@ class Levels(View):
 
     def columns(self) -> ColumnSets:
         return [(owner,) for owner in self.owners.tolist()]
+
+
+class Marks(View):
+    """One feature a view: whether a number is one of its frequent values, its least or its largest.
+
+    Codes such as 999 and -1, zeros, and limits at which values are cut off are not numbers like
+    the others. A column whose values hardly repeat has none.
+    """
+
+    family = "column"
+    kind = "marks"
+    weight = 0.09
+    regularisation = (math.inf,)
+    numbers: Tensor  # (views,) encoded columns
+    values: Tensor  # (views,) the value that each view looks for
+    owners: Tensor  # (views,) columns of the table
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("numbers", no_places(0))
+        self.register_buffer("values", torch.empty(0, dtype=torch.float64))
+        self.register_buffer("owners", no_places(0))
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        numbers = []
+        values = []
+        for place in layout.numbers():
+            marks = _marks(pooled.rows[:, place])
+            numbers += [place] * len(marks)
+            values += marks
+        self.numbers = as_places(numbers)
+        self.values = torch.tensor(values, dtype=torch.float64)
+        self.owners = layout.owners()[self.numbers]
+
+    def features(self, seen: Seen) -> Tensor:
+        is_mark = seen.rows[:, self.numbers] == self.values
+        return is_mark.double()[:, :, None]
+
+    def size(self) -> int:
+        return len(self.numbers)
+
+    def columns(self) -> ColumnSets:
+        return [(owner,) for owner in self.owners.tolist()]
+
+
+def _marks(column: Tensor) -> list[float]:
+    """The values of a column that are looked at by themselves."""
+    values, counts = torch.unique(column, return_counts=True)
+    by_count = counts.argsort(descending=True, stable=True)
+    last = len(values) - 1
+    places = {0, last, *by_count[:_MOST_MARKS].tolist()}
+    repeated = [place for place in sorted(places) if int(counts[place]) >= _LEAST_COUNT]
+    return values[repeated].tolist()

@@ -91,7 +91,7 @@ class Dependence(View):
 
     family = "joint"
     kind = "together"
-    weight = 0.18
+    weight = 0.17
     regularisation = (math.inf, 0.1, 0.01, 1e-3)
     factors: Tensor  # (products, 2) encoded columns
 

@@ -32,7 +32,7 @@ class Landmarks(View):
     """
 
     kind = "landmarks"
-    weight = 0.3
+    weight = 0.27
     regularisation = None
     places: Tensor  # (L, d)
     width: Tensor  # () the widest of the bandwidths
