@@ -314,6 +314,16 @@ def test_the_page_and_its_picture_are_written(folder, tmp_path):
     assert "## The leaderboard" in shown.output
 
 
+def test_where_the_default_is_behind_is_said_on_common_rows(folder):
+    store = ArenaStore(folder)
+    store.append(Chunk("small-mean", "auto", 0, (0.5, 0.04, 0.9), 0.4))  # the fourth is not known
+    store.append(Chunk("rounded", "auto", 0, (0.01, 0.01, 0.01, 0.01), 0.4))
+    tests = by_cell(store.chunks())
+    assert page.weaknesses(tests) == [page.Weakness("small-mean", "energy", 3, 1, 3, 0.5)]
+    text = page.page(tests)
+    assert "| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 |  |" in text
+
+
 def test_what_there_is_to_run_is_listed_and_slips_get_a_sentence(tmp_path):
     listed = invoke(["bench", "arena", "--list", "--scenario", "blob-*"])
     assert "blob-20" in listed.output and "360 + 360" in listed.output

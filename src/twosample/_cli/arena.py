@@ -109,16 +109,16 @@ def _show(results: str) -> None:
     from ..bench.arena import page
     from ..bench.arena.store import ArenaStore, by_cell
 
-    table = page.scores(by_cell(ArenaStore(results).chunks()))
-    typer.echo(page.page(table), nl=False)
+    tests = by_cell(ArenaStore(results).chunks())
+    typer.echo(page.page(tests), nl=False)
 
 
 def _write(results: str, folder: str) -> None:
     from ..bench.arena import page
     from ..bench.arena.store import ArenaStore, by_cell
 
-    table = page.scores(by_cell(ArenaStore(results).chunks()))
-    for path in page.write(Path(folder), table):
+    tests = by_cell(ArenaStore(results).chunks())
+    for path in page.write(Path(folder), tests):
         typer.echo(f"{path} is written.", err=True)
 
 

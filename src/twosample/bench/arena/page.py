@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from ..._saving.saving import replace, writable
 from ...errors import InputError
@@ -28,6 +29,7 @@ FAR = 0.15
 """Farther behind the best is a weakness."""
 
 _ROUNDING = 1e-6  # p-values are kept with six digits
+_OURS = "auto"  # whose weaknesses the page lists
 
 
 class Score(NamedTuple):
@@ -55,12 +57,16 @@ def scores(tests: Mapping[Cell, Results]) -> Scores:
         for contestant in contestants():
             known = tests.get(Cell(scenario, contestant))
             if known is not None:
-                pvalues = known.pvalues.values()
-                rejections = sum(pvalue <= ALPHA + _ROUNDING for pvalue in pvalues)
-                row[contestant] = Score(rejections, len(pvalues), known.cpu_seconds)
+                rejections = len(_rejected(known))
+                row[contestant] = Score(rejections, len(known.pvalues), known.cpu_seconds)
         if row:
             table[scenario] = row
     return table
+
+
+def _rejected(known: Results) -> set[int]:
+    """The numbers of the tests that rejected."""
+    return {number for number, pvalue in known.pvalues.items() if pvalue <= ALPHA + _ROUNDING}
 
 
 def behind(table: Scores) -> dict[str, dict[str, float]]:
@@ -106,6 +112,77 @@ def leaderboard(table: Scores) -> list[str]:
     return lines
 
 
+class Weakness(NamedTuple):
+    """A scenario in which the default is behind another test, on the rows that both were given."""
+
+    scenario: str
+    rival: str
+    tests: int
+    own: int  # rejections of the default
+    others: int  # rejections of the rival
+    pvalue: float  # of a gap like this one between tests of equal power
+
+    @property
+    def gap(self) -> float:
+        """By how much the power of the default is lower."""
+        return (self.others - self.own) / self.tests
+
+
+def weaknesses(tests: Mapping[Cell, Results]) -> list[Weakness]:
+    """Where the default is more than 0.05 behind the best of the others, the farthest first."""
+    found = []
+    for name, scenario in SCENARIOS.items():
+        own = tests.get(Cell(name, _OURS))
+        if own is None or not scenario.different:
+            continue
+        compared = []
+        for contestant in contestants():
+            rival = tests.get(Cell(name, contestant))
+            if rival is not None and contestant != _OURS:
+                compared.append(_compare(name, own, contestant, rival))
+        compared = [weakness for weakness in compared if weakness.tests]
+        if compared:
+            worst = max(compared, key=lambda weakness: weakness.gap)
+            if worst.gap > CLOSE + 1e-9:
+                found.append(worst)
+    return sorted(found, key=lambda weakness: -weakness.gap)
+
+
+def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> Weakness:
+    common = own.pvalues.keys() & rival.pvalues.keys()
+    rejected = _rejected(own) & common
+    by_rival = _rejected(rival) & common
+    only_own = len(rejected - by_rival)
+    only_rival = len(by_rival - rejected)
+    different = only_own + only_rival
+    # Between tests of equal power each of the two is as likely to be the one that rejects.
+    pvalue = stats.binomtest(only_rival, different).pvalue if different else 1.0
+    return Weakness(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
+
+
+def weakness_table(found: Sequence[Weakness]) -> list[str]:
+    """A line for each scenario in which the default is behind, with the reason if it is known."""
+    lines = [
+        _line(
+            ["scenario", _OURS, "best", "its power", "behind", "tests", "p of the gap", "reason"]
+        ),
+        _line(["---"] * 8),
+    ]
+    for weakness in found:
+        cells = [
+            weakness.scenario,
+            f"{weakness.own / weakness.tests:.2f}",
+            weakness.rival,
+            f"{weakness.others / weakness.tests:.2f}",
+            f"{weakness.gap:.2f}",
+            str(weakness.tests),
+            f"{weakness.pvalue:.2g}",
+            REASONS.get(weakness.scenario, ""),
+        ]
+        lines.append(_line(cells))
+    return lines
+
+
 def _level(nulls: Sequence[Score]) -> list[str]:
     """The level over all scenarios without a difference, its limits, and the number of tests."""
     tests = sum(score.tests for score in nulls)
@@ -142,14 +219,18 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def page(table: Scores, image: str | None = None) -> str:
+def page(tests: Mapping[Cell, Results], image: str | None = None) -> str:
     """The page, as markdown; `image` is where the picture is, seen from the page."""
+    table = scores(tests)
     if not table:
         raise InputError("the arena has no results yet; run 'twosample bench arena' first.")
     lines = ["# The arena", "", _INTRODUCTION, "", "## The leaderboard", "", *leaderboard(table)]
     if image is not None:
         alternative = "For every test a row of dots: how far its power is below the best"
         lines += ["", f"![{alternative}]({image})", "", _PICTURE]
+    found = weaknesses(tests)
+    if found:
+        lines += ["", "## Where the default is behind", "", _BEHIND, "", *weakness_table(found)]
     lines += ["", "## Power in every scenario", "", _CELLS]
     shown = [SCENARIOS[name] for name in table]
     for group in dict.fromkeys(scenario.group for scenario in shown):
@@ -174,16 +255,24 @@ half is 0.05, so a contestant that is as good as the best is some way behind it 
 _PICTURE = f"""\
 A dot is a scenario: by how much the power of the test is below that of the best in it. The lines
 are at {CLOSE} and {FAR}. The bar is the mean."""
+_BEHIND = f"""\
+Scenarios in which `{_OURS}` is more than {CLOSE} behind the best of the others, on the rows that
+both were given. The p-value is that of a gap like this between two tests of equal power; but the
+best of many is chosen after the fact, so that some are small by chance."""
 _CELLS = "In brackets: how many tests there were. Bold: the best of the scenario."
 _NULLS = "Both samples come from the same distribution, so that 5 % are to be rejected at most."
 
 
-def write(folder: Path, table: Scores) -> list[Path]:
+REASONS: dict[str, str] = {}
+"""Why the default is behind in a scenario, where that is known."""
+
+
+def write(folder: Path, tests: Mapping[Cell, Results]) -> list[Path]:
     """Write the page and its picture into a folder such as docs."""
-    text = page(table, "images/arena.png")
+    text = page(tests, "images/arena.png")
     image = folder / "images" / "arena.png"
     image.parent.mkdir(parents=True, exist_ok=True)
-    figures.save(picture.draw(behind(table), (CLOSE, FAR)), image)
+    figures.save(picture.draw(behind(scores(tests)), (CLOSE, FAR)), image)
     target = folder / "arena.md"
     replace(writable(target), text.encode())
     return [target, image]
