@@ -24,8 +24,9 @@ from torch import nn
 from typer.testing import CliRunner
 
 import twosample
+from twosample._api import resolve
 from twosample._cli import main as cli
-from twosample._insight.comparing import _permutations, compare
+from twosample._insight.comparing import _permutations, _with_enough, compare
 from twosample._insight.corrections import CORRECTIONS, growth
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
@@ -215,6 +216,15 @@ def test_a_second_test_takes_more_shuffles_for_as_many_samples():
     enough = _permutations(twosample.auto(), False, "holm", 50, 0.05)
     assert 50 / (0.9 * (enough + 1)) <= 0.05
     assert _permutations(twosample.auto(), False, "holm", 45, 0.05) == 999
+    # The second test of the default has a tenth of the level.
+    few = _with_enough(twosample.auto(), False, "holm", 4, 0.05)
+    many = _with_enough(twosample.auto(), False, "holm", 30, 0.05)
+    assert few.then.test.calibration.permutations == 999
+    assert 30 / (many.then.test.calibration.permutations + 1) / many.then.share <= 0.05
+    assert many.calibration.permutations == 999
+    asked = resolve(twosample.auto(), permutations=99)
+    with pytest.warns(twosample.InputWarning, match="no p-value is below 0.01"):
+        assert _with_enough(asked, True, "holm", 30, 0.05) == asked
 
 
 def test_too_few_shuffles_are_said_before_and_after():

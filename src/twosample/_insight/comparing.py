@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -354,15 +354,13 @@ def compare(
     # All samples are checked before the first is tested: better now than after an hour.
     for name in samples:
         _check_sample(name, reference, samples[name], test, columns)
-    enough = _permutations(test, permutations is not None, correction, len(samples), alpha)
+    test = _with_enough(test, permutations is not None, correction, len(samples), alpha)
     generators = Generators(rng)
     seeds = _seeds(samples, generators)
     run = functools.partial(
         two_sample_test,
         reference,
-        method=method,
-        permutations=enough,
-        train_fraction=train_fraction,
+        method=test,
         device=device,
         progress=False,  # the bar is that of the samples
         client=client,
@@ -466,6 +464,24 @@ def _check_sample(
             _check_sizes(*sizes)
     except InputError as error:
         raise InputError(_about(name, error)) from error
+
+
+def _with_enough(
+    test: TwoSampleTest, asked: bool, correction: Correction, count: int, alpha: float
+) -> TwoSampleTest:
+    """The test with so many permutations that one of so many samples can be found to differ."""
+    enough = _permutations(test, asked, correction, count, alpha)
+    if enough is None:
+        return test
+    test = resolve(test, permutations=enough)
+    if test.then is None or asked:
+        return test
+    # The second test has a share of the level only, so it takes more of them.
+    second = test.then.test
+    own_level = test.then.share * alpha
+    shuffles = _permutations(second, asked, correction, count, own_level)
+    then = replace(test.then, test=resolve(second, permutations=shuffles))
+    return replace(test, then=then)
 
 
 def _permutations(

@@ -234,4 +234,4 @@ def _marks(column: Tensor) -> list[float]:
     last = len(values) - 1
     places = {0, last, *by_count[:_MOST_MARKS].tolist()}
     repeated = [place for place in sorted(places) if int(counts[place]) >= _LEAST_COUNT]
-    return values[repeated].tolist()
+    return [float(values[place]) for place in repeated]
