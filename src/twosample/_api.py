@@ -8,6 +8,7 @@ from typing import Any
 
 from ._calibration import PairSwap, Permutation
 from ._data.columns import Columns
+from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
 from ._random import RNGLike, takes_rng
 from ._result import TwoSampleResult
@@ -28,6 +29,10 @@ def two_sample_test(
     progress: bool | None = None,
     client: Any = None,
     columns: Columns | None = None,
+    groups: Key | None = None,
+    blocks: int | str | Blocks | None = None,
+    strata: Key | None = None,
+    pairs: Key | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
 
@@ -58,6 +63,15 @@ def two_sample_test(
     columns
         Which columns of tables to test, as what, and what becomes of missing values, which are an
         error by default.
+    groups, strata, pairs
+        Which rows depend on each other: the name of a column of both tables, which is then not
+        tested, or (values for the rows of X, values for the rows of Y). Rows of one group (a
+        subject, a session) move together; rows of different strata (sites, prompts) never change
+        places; the two sides of a pair (the same subject before and after) change places only with
+        each other. See docs/designs.md for when to use which.
+    blocks
+        For series, in the order of time: contiguous blocks of at least so many rows move together;
+        "auto" finds the length in the data.
 
     Returns
     -------
@@ -66,7 +80,8 @@ def two_sample_test(
 
     Notes
     -----
-    The null hypothesis is P = Q for samples of independent points. Then Pr(pvalue <= alpha) <=
+    The null hypothesis is P = Q for samples of independent points, unless `groups`, `blocks`,
+    `strata` or `pairs` say otherwise. Then Pr(pvalue <= alpha) <=
     alpha for every sample size: what is fitted without labels no shuffle changes, and what is
     trained with labels is tested on other points.
 
@@ -79,7 +94,8 @@ def two_sample_test(
     >>> result.reject(alpha=0.05)
     True
     """
-    test = resolve(method, permutations=permutations, train_fraction=train_fraction)
+    design = design_from(groups, blocks, strata, pairs)
+    test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
     return test.run(X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns)
 
 
@@ -88,6 +104,7 @@ def resolve(
     *,
     permutations: int | None = None,
     train_fraction: float | None = None,
+    design: Design | None = None,
 ) -> TwoSampleTest:
     """The test that a name and options stand for.
 
@@ -112,7 +129,20 @@ def resolve(
         test = _with_permutations(test, permutations)
     if train_fraction is not None:
         test = _with_train_fraction(test, train_fraction)
+    if design is not None:
+        test = _with_design(test, design)
     return test
+
+
+def _with_design(test: TwoSampleTest, design: Design) -> TwoSampleTest:
+    if not isinstance(test.design, Rows):
+        raise IncompatibleParts(
+            f"{test.name} has the design {test.design!r} already; leave out {design!r}."
+        )
+    then = test.then
+    if then is not None:
+        then = dataclasses.replace(then, test=_with_design(then.test, design))
+    return dataclasses.replace(test, design=design, then=then)
 
 
 def _with_permutations(test: TwoSampleTest, permutations: int) -> TwoSampleTest:

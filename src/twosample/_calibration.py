@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -22,16 +22,18 @@ from torch import Tensor, nn
 from ._checks import check_whole
 from ._data.embedding import embed_samples
 from ._data.samples import EmbeddedSamples, Samples
+from ._design import SIDE, Design, Rows, Units, counted, plural
 from ._kernels import Kernel, embedding_of
 from ._products import block_sums, rows_of
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import ALPHA
-from ._shuffles import Shuffles
+from ._shuffles import Draw, Shuffles
 from ._statistics import Bins, Prepared, Statistic
 from .errors import IncompatibleParts, InputError, TrainingError, warn
 
 _MOST_PERMUTATIONS = 10_000_000  # more would take hours, or memory that nobody has
 _FEW_LABELLINGS = 20  # with fewer, no p-value can be below 0.05
+_FEW_UNITS = 100  # labellings of units: with fewer, the smallest p-value is worth a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,14 @@ class Calibration(ABC):
     def check(self, statistic: Statistic, representation: nn.Module) -> None:
         """Raise `IncompatibleParts` if it cannot calibrate this statistic, and say what can."""
 
+    def check_design(self, design: Design, statistic: Statistic) -> None:
+        """Raise `IncompatibleParts` if it takes rows for independent that need not be."""
+        if not isinstance(design, Rows):
+            raise IncompatibleParts(
+                f"{self!r} takes rows for independent of each other, which {design!r} says they "
+                "are not. Use Permutation()."
+            )
+
     @abstractmethod
     def plan(
         self,
@@ -63,6 +73,10 @@ class Calibration(ABC):
         most: int | None = None,
     ) -> Bins:
         """Cut samples of n and m points into bins: `least` or more if possible, `most` at most."""
+
+    def plan_units(self, units: Units, generator: torch.Generator, most: int | None = None) -> Bins:
+        """Put units into bins, `most` at most, where `check_design` does not object."""
+        raise NotImplementedError
 
     @abstractmethod
     def calibrate(
@@ -89,7 +103,10 @@ class Calibration(ABC):
         # before the statistic is evaluated is therefore the same for every labelling.
         least = statistic.least_bins(n, m)
         most = statistic.most_bins(representation, resources.memory)
-        bins = self.plan(n, m, generator, least, most)
+        if samples.units is None:
+            bins = self.plan(n, m, generator, least, most)
+        else:
+            bins = self.plan_units(samples.units, generator, most)
         points = embed_samples(samples, embedding_of(representation), generator, resources)
         prepared = statistic.prepare(representation, points, bins, generator)
         return self.calibrate(statistic, representation, points, prepared, generator)
@@ -134,6 +151,13 @@ class Permutation(Calibration):
                 "PairSwap() or Asymptotic(), or the unpaired statistic."
             )
 
+    def check_design(self, design: Design, statistic: Statistic) -> None:
+        if not isinstance(design, Rows) and not statistic.takes_units:
+            raise IncompatibleParts(
+                f"{statistic!r} has no values where units of several rows move, as {design!r} "
+                "asks. Use MMD('unbiased'), MMD('biased'), HotellingT2() or Spectral()."
+            )
+
     def plan(
         self,
         n: int,
@@ -151,6 +175,11 @@ class Permutation(Calibration):
         size = max(size, -(-min(n, m) // of_each))
         return _cut(n, m, size, min(self.max_bins, of_each), generator)
 
+    def plan_units(self, units: Units, generator: torch.Generator, most: int | None = None) -> Bins:
+        """Put whole units into bins, of units that may change places."""
+        room = 2 * self.max_bins
+        return _cut_units(units, room if most is None else min(room, most), generator)
+
     def shuffles(
         self,
         bins: Bins,
@@ -158,12 +187,18 @@ class Permutation(Calibration):
         *,
         order_matters: bool = False,
     ) -> Shuffles:
-        """Random permutations of the moving bins; where there are few labellings, all of them."""
+        """Random permutations of the moving bins; where there are few labellings, all of them.
+
+        With several cells, those that keep every bin within its cell.
+        """
         labellings = self._labellings(bins)
         # Asking for more permutations than there are labellings would only count some twice.
         if not order_matters and labellings <= self.permutations + 1:
-            return Shuffles.listed(labellings, bins.moving, partial(_labellings, bins))
-        draw = partial(_random_orders, bins.moving)
+            listed = _labellings if bins.cells is None else _labellings_within_cells
+            return Shuffles.listed(labellings, bins.moving, partial(listed, bins))
+        draw: Draw = partial(_random_orders, bins.moving)
+        if bins.cells is not None:
+            draw = partial(_random_orders_within_cells, bins.cells[: bins.moving])
         return Shuffles.random(self.permutations, bins.moving, draw, generator)
 
     def calibrate(
@@ -185,11 +220,17 @@ class Permutation(Calibration):
             how = f"all {len(shuffles)} labellings"
         else:
             how = f"{self.permutations} permutations"
-        description = f"{how} of {_moved(bins, sum(points.sizes))}"
+        if points.units is None:
+            description = f"{how} of {_moved(bins, sum(points.sizes))}"
+        else:
+            description = f"{how} of {_moved_units(bins, points.units)}"
         return _counted(statistic, prepared, shuffles, points, enumerated, description)
 
     def _labellings(self, bins: Bins) -> int:
-        return math.comb(bins.moving, bins.moving_x)
+        ways = 1
+        for of_x, of_y in _moving_in_cells(bins):
+            ways *= math.comb(len(of_x) + len(of_y), len(of_x))
+        return ways
 
 
 @dataclass(frozen=True)
@@ -467,7 +508,9 @@ def _counted(
     looked_at = statistic.describe(prepared)
     if looked_at:
         description += f", {looked_at}"
-    if enumerated and len(shuffles) < _FEW_LABELLINGS:
+    if points.units is not None:
+        description += _few_units(points.units, len(shuffles) if enumerated else None)
+    elif enumerated and len(shuffles) < _FEW_LABELLINGS:
         n, m = points.sizes
         warn(
             f"with {n} and {m} points to test there are only {len(shuffles)} labellings, so no "
@@ -504,6 +547,47 @@ def _labellings(bins: Bins) -> Iterator[list[int]]:
     for into_x in itertools.combinations(range(bins.moving), bins.moving_x):
         into_y = sorted(everything.difference(into_x))
         yield [*into_x, *into_y]
+
+
+def _moving_in_cells(bins: Bins) -> list[tuple[list[int], list[int]]]:
+    """The moving bins of X and of Y in each cell."""
+    cells = [0] * bins.moving if bins.cells is None else bins.cells[: bins.moving].tolist()
+    members: dict[int, tuple[list[int], list[int]]] = {}
+    for number, cell in enumerate(cells):
+        of_x, of_y = members.setdefault(cell, ([], []))
+        (of_x if number < bins.moving_x else of_y).append(number)
+    return list(members.values())
+
+
+def _random_orders_within_cells(cells: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(B, moving) permutations that move every bin within its cell."""
+    keys = torch.rand(count, len(cells), generator=generator, dtype=torch.float64)
+    # Keys are below 1, so bins of one cell come after each other, and in a random order.
+    drawn = (cells + keys).argsort(1)
+    places = cells.argsort(stable=True)
+    orders = torch.empty_like(drawn)
+    orders[:, places] = drawn
+    return orders
+
+
+def _labellings_within_cells(bins: Bins) -> Iterator[list[int]]:
+    """One permutation for each way to choose the bins of X in every cell."""
+    ways = []
+    for of_x, of_y in _moving_in_cells(bins):
+        places = of_x + of_y
+        # The first is the identity, since combinations come in their order.
+        ways.append(
+            [
+                (places, [*chosen, *(each for each in places if each not in chosen)])
+                for chosen in itertools.combinations(places, len(of_x))
+            ]
+        )
+    for choice in itertools.product(*ways):
+        order = [0] * bins.moving
+        for places, drawn in choice:
+            for place, number in zip(places, drawn, strict=True):
+                order[place] = number
+        yield order
 
 
 def _random_swaps(pairs: int, count: int, generator: torch.Generator) -> Tensor:
@@ -550,6 +634,139 @@ def _cut(
     of_x = bin_of_each(order_x, moving_x, 0, moving)
     of_y = bin_of_each(order_y, moving_y, moving_x, moving + 1)
     return Bins(of_x, of_y, moving_x, moving_y, size)
+
+
+def _cut_units(units: Units, room: int, generator: torch.Generator) -> Bins:
+    """Bins of whole units, of which at most `room` move.
+
+    Where there is room, each unit is a bin. Otherwise bins get more units, all of one cell and as
+    many in each; then cells of the same numbers of bins are tied together, so that they move alike.
+    Either leaves a subgroup of the moves, which is exact as well. What does not fill a bin stays.
+    """
+    size = 1
+    cells = _cells_of(units, size, generator)
+    while _bins_in(cells) > room and size < len(units.cells):
+        size *= 2
+        cells = _tied(_cells_of(units, size, generator), size)
+    cells = _within(cells, room)
+    several = len(units.in_cells()[0]) > 1
+    bin_of = torch.full((len(units.cells),), -1)
+    cell_of_bin: list[int] = []
+    for sample in (0, 1):
+        for number, cell in enumerate(cells):
+            for members in cell[sample]:
+                bin_of[members] = len(cell_of_bin)
+                cell_of_bin.append(number)
+    moving = len(cell_of_bin)
+    moving_x = sum(len(x) for x, _ in cells)
+    staying_x = _stay(units, bin_of, cell_of_bin, cells, 0)
+    staying_y = _stay(units, bin_of, cell_of_bin, cells, 1)
+    return Bins(
+        of_x=bin_of[units.of_x],
+        of_y=bin_of[units.of_y],
+        moving_x=moving_x,
+        moving_y=moving - moving_x,
+        size=size,
+        staying=(staying_x, staying_y),
+        cells=torch.tensor(cell_of_bin) if several else None,
+        usual_sizes=units.usual_sizes,
+    )
+
+
+def _bins_in(cells: list[_Cell]) -> int:
+    return sum(len(of_x) + len(of_y) for of_x, of_y in cells)
+
+
+def _within(cells: list[_Cell], room: int) -> list[_Cell]:
+    """The first of the cells, as many as there is room for; the units of others stay."""
+    kept: list[_Cell] = []
+    left = room
+    for of_x, of_y in cells:
+        if not kept or len(of_x) + len(of_y) <= left:
+            kept.append((of_x[: room - 1], of_y[: max(1, room - len(of_x))]))
+            left -= len(of_x) + len(of_y)
+    return kept
+
+
+_Cell: TypeAlias = tuple[list[Tensor], list[Tensor]]
+"""The bins of X and of Y that move in a cell, each with its units."""
+
+
+def _cells_of(units: Units, size: int, generator: torch.Generator) -> list[_Cell]:
+    """Of every cell with units of both samples the bins of `size` units, or of fewer if few."""
+    units_x, _ = units.counts
+    order = torch.randperm(len(units.cells), generator=generator)
+    order = order[units.cells[order].argsort(stable=True)]
+    ends = torch.bincount(units.cells).tolist()
+    cells = []
+    for members in torch.split(order, ends):
+        of_x = members[members < units_x]
+        of_y = members[members >= units_x]
+        smaller = min(len(of_x), len(of_y))
+        if smaller:
+            each = min(size, smaller)
+            cells.append((_full(of_x, each), _full(of_y, each)))
+    return cells
+
+
+def _full(members: Tensor, size: int) -> list[Tensor]:
+    full = len(members) // size * size
+    return list(torch.split(members[:full], size))
+
+
+def _tied(cells: list[_Cell], size: int) -> list[_Cell]:
+    """Up to `size` cells with the same numbers of bins, of as many units, as one."""
+    alike: dict[tuple[int, int, int], list[_Cell]] = {}
+    for cell in cells:
+        kind = (len(cell[0]), len(cell[1]), len(cell[0][0]))
+        alike.setdefault(kind, []).append(cell)
+    tied = []
+    for same in alike.values():
+        for first in range(0, len(same), size):
+            together = same[first : first + size]
+            of_x = [torch.cat(parts) for parts in zip(*(x for x, _ in together), strict=True)]
+            of_y = [torch.cat(parts) for parts in zip(*(y for _, y in together), strict=True)]
+            tied.append((of_x, of_y))
+    return tied
+
+
+def _stay(
+    units: Units, bin_of: Tensor, cell_of_bin: list[int], cells: list[_Cell], sample: int
+) -> int:
+    """Give the units of a sample that do not move bins, one for each cell; return how many."""
+    units_x, _ = units.counts
+    is_y = torch.arange(len(bin_of)) >= units_x
+    left = torch.nonzero((bin_of < 0) & (is_y == bool(sample)))[:, 0]
+    # Cells of which nothing moves share a bin for each sample, and weigh nothing.
+    number_of = torch.full((int(units.cells.max()) + 1,), len(cells) + sample)
+    for number, (of_x, of_y) in enumerate(cells):
+        for members in (*of_x, *of_y):
+            number_of[units.cells[members]] = number
+    numbers, places = torch.unique(number_of[units.cells[left]], return_inverse=True)
+    bin_of[left] = len(cell_of_bin) + places
+    cell_of_bin.extend(numbers.tolist())
+    return len(numbers)
+
+
+def _moved_units(bins: Bins, units: Units) -> str:
+    """What moves and what stays, in words."""
+    words = units.describe()
+    if bins.size > 1:
+        words += f" in bins of {bins.size}"
+    staying = int((bins.of_all >= bins.moving).sum())
+    return f"{words}, {counted(staying, 'row')} staying" if staying else words
+
+
+def _few_units(units: Units, labellings: int | None) -> str:
+    """What to say of the smallest p-value, where it is not small; warn where it is large."""
+    if labellings is None or labellings >= _FEW_UNITS:
+        return ""
+    number = f"{len(units.cells)} {plural(units.unit)}"
+    if units.unit == SIDE:
+        number = units.describe()
+    sentence = f"{number}: the smallest possible p is {1 / labellings:.2g}"
+    warn(f"{sentence}, since there are only {labellings} labellings; more of them would help.")
+    return f" ({sentence})"
 
 
 def _moved(bins: Bins, points: int) -> str:

@@ -27,14 +27,16 @@ def mmd2_unbiased(
     xx: Tensor,
     yy: Tensor,
     xy: Tensor,
-    n: int,
-    m: int,
+    n: int | Tensor,
+    m: int | Tensor,
 ) -> Tensor:
     """MMD^2, the unbiased estimate of minimum variance.
 
         mean_{i != j} k(X_i, X_j) + mean_{i != j} k(Y_i, Y_j) - 2 mean_ij k(X_i, Y_j)
 
-    `xx` and `yy` are sums *without* their diagonals, `xy` the sum over all n m pairs.
+    `xx` and `yy` are sums *without* their diagonals, `xy` the sum over all n m pairs. n and m may
+    be tensors, where labellings have samples of different sizes; a sample of one point has no pairs
+    and a mean of 0.
     """
     mean_xx = xx / _ordered_pairs(n)
     mean_yy = yy / _ordered_pairs(m)
@@ -46,8 +48,8 @@ def mmd2_biased(
     xx: Tensor,
     yy: Tensor,
     xy: Tensor,
-    n: int,
-    m: int,
+    n: int | Tensor,
+    m: int | Tensor,
 ) -> Tensor:
     """The squared MMD of the two empirical distributions, never negative.
 
@@ -75,9 +77,10 @@ def mmd2_paired(
     return sum_of_h / _ordered_pairs(n)
 
 
-def _ordered_pairs(n: int) -> int:
+def _ordered_pairs(n: int | Tensor) -> int | Tensor:
     """How many (i, j) with i != j there are among n points."""
-    return n * (n - 1)
+    pairs = n * (n - 1)
+    return pairs if isinstance(pairs, int) else pairs.clamp_min(1)
 
 
 def variance_paired(h: Tensor) -> Tensor:

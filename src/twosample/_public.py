@@ -9,6 +9,7 @@ from ._data.columns import Columns
 from ._data.samples import Samples
 from ._data.streams import Stream
 from ._data.survey import as_samples
+from ._design import Blocks, Design, Groups, Pairs, Rows, Strata, Units
 from ._featurizers import (
     MLP,
     AutoFeaturizer,

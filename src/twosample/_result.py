@@ -119,6 +119,12 @@ class TwoSampleResult:
     seed
         The `rng` with which the same test gives this result again: the one that was given, or the
         one that was drawn for a run without any. None where the caller passed a generator.
+    design, units
+        What changed places, in words, and how many of these units were tested in X and in Y; None
+        where each row moves by itself.
+    usual_sizes
+        How many rows X and Y would have if all units had as many: unlike `sizes` they are the same
+        in every labelling. None where each row moves by itself.
     """
 
     statistic: float
@@ -137,6 +143,14 @@ class TwoSampleResult:
     share: float = 1.0
     dropped: tuple[int, int] = (0, 0)
     seed: int | None = None
+    design: str | None = None
+    units: tuple[int, int] | None = None
+    usual_sizes: tuple[int, int] | None = None
+
+    @property
+    def sizes_of_all(self) -> tuple[int, int]:
+        """How many points of X and Y were tested, by a number that no shuffle changes."""
+        return self.usual_sizes or self.sizes
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
@@ -168,6 +182,8 @@ class TwoSampleResult:
             "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
             "dropped": list(self.dropped),
             "seed": self.seed,
+            "design": self.design,
+            "units": None if self.units is None else list(self.units),
             "effect": dataclasses.asdict(self.effect),
             "training": training,
         }
@@ -233,6 +249,8 @@ class TwoSampleResult:
         n, m = self.sizes
         verdict = "The samples differ" if self.reject() else "No difference found"
         how = f"{self.method} on {n} + {m} points"
+        if self.design is not None:
+            how += f", {self.design}"
         if self.train_sizes is not None:
             trained_x, trained_y = self.train_sizes
             how += f", kernel learned on {trained_x} + {trained_y} others"

@@ -1,9 +1,10 @@
-"""`TwoSampleTest`: the four slots and a split, put together. Who reads this file knows the library.
+"""`TwoSampleTest`: four slots, a split and a design, put together. Read this, know the library.
 
 representation   what the samples are seen through: a kernel, or a map from points to features
 learning         the objective that trains it, and the split that gives it data of its own
 statistic        one number for one labelling of the pooled points
 calibration      what that number looks like when P = Q, hence the p-value
+design           which rows may change places with which; every split and every shuffle asks it
 
 A test goes twice over the rows. The first pass, `survey`, learns what they are and picks those to
 fit on; the second computes the statistic from the others. What is in memory is read only once.
@@ -38,6 +39,7 @@ from ._data.survey import (
     survey,
     training_rows,
 )
+from ._design import Blocks, Design, Key, Rows, design_from
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
 from ._random import Generators, RNGLike, takes_rng
@@ -46,6 +48,8 @@ from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from ._statistics import MMD, Statistic
 from ._threads import threads_for
 from .errors import InputError, InputWarning
+
+_LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class TwoSampleTest:
         What is computed on the held-out points and how it becomes a p-value.
     name
         What results call it.
+    design
+        Which rows move together, and which may change places: `Rows()` for independent rows.
     then
         Another test, which is run where this one does not decide.
     memory
@@ -78,6 +84,7 @@ class TwoSampleTest:
     name: str = "custom"
     memory: int = DEFAULT_MEMORY
     then: FollowUp | None = None
+    design: Design = Rows()
 
     def __post_init__(self) -> None:
         if self.memory < 2**20:
@@ -85,6 +92,7 @@ class TwoSampleTest:
         # Parts that do not fit together fail here, before anybody waits for a training.
         self.statistic.check(self.representation)
         self.calibration.check(self.statistic, self.representation)
+        self.calibration.check_design(self.design, self.statistic)
         check_learning(self.representation, self.learning)
 
     @takes_rng
@@ -109,7 +117,7 @@ class TwoSampleTest:
         generators = Generators(rng)
         with open_samples(X, Y, self.memory) as pair:
             result = self._run(pair, generators, device, resources, columns)
-            if self.then is None or not self.then.suits(result.sizes):
+            if self.then is None or not self.then.suits(result.sizes_of_all, result.units):
                 return result
             return self.then.follow(result, pair, generators, device, resources, columns)
 
@@ -128,6 +136,7 @@ class TwoSampleTest:
             self._pick(generators),
             columns=columns,
             generator=generators.torch("quantiles"),
+            design=self.design,
         )
         with threads_for(surveyed.schema):
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
@@ -154,7 +163,13 @@ class TwoSampleTest:
         with open_samples(X, Y, self.memory) as pair:
             # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
-            surveyed = survey(pair, pick, columns=columns, generator=generators.torch("quantiles"))
+            surveyed = survey(
+                pair,
+                pick,
+                columns=columns,
+                generator=generators.torch("quantiles"),
+                design=self.design,
+            )
             with threads_for(surveyed.schema):
                 return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
 
@@ -212,7 +227,8 @@ class TwoSampleTest:
         return FittedTest(
             representation,
             # This test alone: another that would follow it learns from other rows.
-            spec=replace(self, then=None),
+            # Arrays that say which rows belong together are those of these rows.
+            spec=replace(self, then=None, design=self.design.without_arrays()),
             schema=train.schema,
             scaling=scaling,
             train_sizes=None if log is None else train.sizes,
@@ -252,9 +268,14 @@ class FollowUp:
         check_share("share", self.share)
         check_whole("least", self.least, 1)
 
-    def suits(self, sizes: tuple[int, int]) -> bool:
-        """Whether samples are large enough for it. Sizes are the same for every labelling."""
-        return min(sizes) >= self.least
+    def suits(self, sizes: tuple[int, int], units: tuple[int, int] | None = None) -> bool:
+        """Whether samples are large enough for it.
+
+        Sizes must be the same for every labelling. Of `units` half is trained on, and few others
+        could not give a p-value that is small enough for its share of the level.
+        """
+        enough = units is None or min(units) >= _LEAST_UNITS
+        return enough and min(sizes) >= self.least
 
     def level_left(self, sizes: tuple[int, int]) -> float:
         """The share of the level that the first test has for samples of these sizes."""
@@ -324,14 +345,27 @@ class FittedTest:
         rng: RNGLike | None = None,
         progress: bool | None = None,
         client: Any = None,
+        groups: Key | None = None,
+        blocks: int | str | Blocks | None = None,
+        strata: Key | None = None,
+        pairs: Key | None = None,
     ) -> TwoSampleResult:
-        """Test two new samples. They must not share points with those the test was fitted on."""
+        """Test two new samples. They must not share points with those the test was fitted on.
+
+        `groups`, `blocks`, `strata` and `pairs` are as in `two_sample_test`; without them, those of
+        the fit hold, if they were columns.
+        """
+        design = design_from(groups, blocks, strata, pairs) or self.spec.design
+        # What does not fit with the other parts is refused here.
+        fitted = replace(self, spec=replace(self.spec, design=design))
         resources = self.spec._resources(progress, client)
         with open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
-            surveyed = survey(pair, no_rows, schema=self.schema, scaling=self.scaling)
+            surveyed = survey(
+                pair, no_rows, schema=self.schema, scaling=self.scaling, design=design
+            )
             with threads_for(self.schema):
-                return self._test(pair, surveyed, Generators(rng), resources)
+                return fitted._test(pair, surveyed, Generators(rng), resources)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
@@ -388,6 +422,10 @@ class FittedTest:
         generator = generators.torch("calibration")
         outcome = self.spec.calibration(statistic, representation, points, generator, resources)
         observed = float(outcome.values[0])  # the first shuffle is the identity
+        effect = statistic.effect(outcome.prepared, observed, outcome.threshold)
+        if points.units is not None:
+            # Their formulas are those of independent rows.
+            effect = replace(effect, power=None, criterion=None)
         return TwoSampleResult(
             statistic=observed,
             pvalue=outcome.pvalue,
@@ -396,7 +434,7 @@ class FittedTest:
             calibration=outcome.description,
             sizes=points.sizes,
             train_sizes=self.train_sizes,
-            effect=statistic.effect(outcome.prepared, observed, outcome.threshold),
+            effect=effect,
             training=self.training,
             fitted=self,
             # The rows of a stream are not kept.
@@ -404,6 +442,9 @@ class FittedTest:
             calibrated=outcome,
             dropped=points.dropped,
             seed=generators.seed,
+            design=None if points.units is None else points.units.describe(),
+            units=None if points.units is None else points.units.counts,
+            usual_sizes=None if points.units is None else points.units.usual_sizes,
         )
 
 

@@ -56,7 +56,9 @@ def embed_samples(
     parts = gathered(pieces, len(first))
     if len(first) < count:
         parts = tuple(part[group.to(part.device)] for part in parts)
-    return EmbeddedSamples(parts, samples.sizes, samples.schema, samples.dropped, resources)
+    return EmbeddedSamples(
+        parts, samples.sizes, samples.schema, samples.dropped, resources, samples.units
+    )
 
 
 def embed_distinct(embed: Embed, points: Tensor) -> tuple[Tensor, ...]:

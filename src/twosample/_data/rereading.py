@@ -86,7 +86,10 @@ def _embed_streams(
                 tick("")
 
         parts = gathered(ticking(), n + m, resources.memory)
-    return EmbeddedSamples(parts, (n, m), survey.schema, survey.dropped).to(device=device)
+    points = EmbeddedSamples(
+        parts, (n, m), survey.schema, survey.dropped, units=survey.tested_units
+    )
+    return points.to(device=device)
 
 
 class Deal(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._design import Units
 from .._resources import Resources
 from ..errors import InputError
 from .extremes import Spread, drawn_in, let_out, stretch
@@ -34,6 +35,8 @@ class Samples:
         order.
     dropped : pair of int
         How many rows of X and of Y were left out because something in them was missing.
+    units : Units, optional
+        Which points move together; None where each moves by itself.
     """
 
     x: Tensor
@@ -41,6 +44,7 @@ class Samples:
     schema: Schema
     rows: tuple[Tensor, Tensor] | None = None
     dropped: tuple[int, int] = (0, 0)
+    units: Units | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -68,6 +72,7 @@ class Samples:
             x=self.x[rows_x.to(self.x.device)],
             y=self.y[rows_y.to(self.y.device)],
             rows=(places_x[rows_x], places_y[rows_y]),
+            units=None if self.units is None else self.units.take(rows_x, rows_y),
         )
 
 
@@ -88,6 +93,8 @@ class EmbeddedSamples:
         How many rows of X and of Y were left out because something in them was missing.
     resources
         What may be used to compare the points.
+    units
+        Which points move together; None where each moves by itself.
     """
 
     parts: tuple[Tensor, ...]
@@ -95,6 +102,7 @@ class EmbeddedSamples:
     schema: Schema
     dropped: tuple[int, int] = (0, 0)
     resources: Resources = Resources()
+    units: Units | None = None
 
     def to(self, *, device: torch.device | str) -> EmbeddedSamples:
         """The same points on another device."""
@@ -203,7 +211,7 @@ def _chunks(points: Tensor) -> Iterator[Tensor]:
 def split(
     samples: Samples, train_fraction: float, generator: torch.Generator
 ) -> tuple[Samples, Samples]:
-    """Split each sample at random, on its own.
+    """Split each sample at random, on its own; units stay whole.
 
     Parameters
     ----------
@@ -218,7 +226,7 @@ def split(
     -------
     train, held_out : Samples
     """
-    of_x, of_y = split_rows(samples.sizes, train_fraction, generator)
+    of_x, of_y = split_rows(samples.sizes, train_fraction, generator, units=samples.units)
     return samples.take(of_x[0], of_y[0]), samples.take(of_x[1], of_y[1])
 
 
@@ -228,8 +236,12 @@ def split_rows(
     generator: torch.Generator,
     *,
     most: int | None = None,
+    units: Units | None = None,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """For each sample the rows to train on, at most `most`, and all others, in random order."""
+    """For each sample the rows to train on, at most `most`, and all others, in random order.
+
+    With `units` whole ones go to either side.
+    """
     if not 0 < train_fraction < 1:
         raise InputError(
             f"train_fraction={train_fraction} must lie between 0 and 1, without the ends; try 0.5."
@@ -240,6 +252,8 @@ def split_rows(
                 f"{name} has {count(size, 'row')}; with train_fraction={train_fraction} "
                 f"the test needs at least {2 * _LEAST} in each sample."
             )
+    if units is not None:
+        return units.split(train_fraction, generator, most)
 
     def cut(size: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(size, generator=generator)

@@ -17,15 +17,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._design import Design, Units
+from .._design import Rows as EachRow
 from ..errors import InputError
 from .columns import Columns
 from .extremes import rows_for_quantiles
+from .keys import Described, codes_for
 from .profile import Profile, schema_and_scaling
 from .reading import read
 from .samples import Samples, Scaling, split_rows
 from .schema import Schema
 from .streams import Pair, Stream, held
 from .tables import AS_FOUND, Images, Table
+
+_BY_ROWS = EachRow()
 
 MAX_TRAINING_ROWS = 100_000
 """At most so many rows of each stream are trained on: 300 batches, the usual, see 76,800 rows."""
@@ -46,22 +51,23 @@ class SampleRows(NamedTuple):
 Rows: TypeAlias = tuple[SampleRows, SampleRows]
 """The rows of X and those of Y."""
 
-Pick: TypeAlias = Callable[[tuple[int, int], int | None], Rows]
-"""(sizes of the samples, numbers in a row) -> which rows are picked, and which are tested.
+Pick: TypeAlias = Callable[[tuple[int, int], int | None, Units | None], Rows]
+"""(sizes of the samples, numbers in a row, units) -> which rows are picked, and which are tested.
 
-The numbers are None where all rows are in memory: then no limit holds.
+The numbers are None where all rows are in memory: then no limit holds. Units are None where each
+row moves by itself.
 """
 
 
 def training_rows(train_fraction: float, generator: torch.Generator, memory: int) -> Pick:
-    """Pick a part of each sample at random, to train on; the rest is tested.
+    """Pick a part of each sample at random, whole units of it, to train on; the rest is tested.
 
     At most `MAX_TRAINING_ROWS` of each stream, and no more than a quarter of `memory` holds.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
-        of_x, of_y = split_rows(sizes, train_fraction, generator, most=most)
+        of_x, of_y = split_rows(sizes, train_fraction, generator, most=most, units=units)
         return SampleRows(*of_x), SampleRows(*of_y)
 
     return pick
@@ -74,7 +80,7 @@ def starting_rows(generator: torch.Generator, memory: int) -> Pick:
     are not so many, all of them, in order.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
         n, m = sizes
         # Medians of more rows would cost more and hardly differ.
         most = _most(_START_ROWS, numbers, memory)
@@ -97,21 +103,23 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
             order = torch.randperm(size, generator=generator)[:most]
         return SampleRows(order, torch.arange(0))
 
-    def pick(sizes: tuple[int, int], numbers: int | None) -> Rows:
+    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
         return some_of(sizes[0], most), some_of(sizes[1], most)
 
     return pick
 
 
-def every_row(sizes: tuple[int, int], numbers: int | None = None) -> Rows:
+def every_row(
+    sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None
+) -> Rows:
     """Pick all rows, and test all."""
     all_x = torch.arange(sizes[0])
     all_y = torch.arange(sizes[1])
     return SampleRows(all_x, all_x), SampleRows(all_y, all_y)
 
 
-def no_rows(sizes: tuple[int, int], numbers: int | None = None) -> Rows:
+def no_rows(sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None) -> Rows:
     """Pick no row, and test all."""
     none = torch.arange(0)
     return SampleRows(none, torch.arange(sizes[0])), SampleRows(none, torch.arange(sizes[1]))
@@ -149,6 +157,8 @@ class Survey:
         A checksum of the picked rows of each stream, by which the second pass knows them again.
     dropped
         How many rows of each sample are left out because something in them is missing.
+    tested_units
+        Which of the rows to test move together; None where each moves by itself.
     """
 
     schema: Schema
@@ -159,6 +169,7 @@ class Survey:
     sizes: tuple[int, int]
     marks: tuple[int, int]
     dropped: tuple[int, int]
+    tested_units: Units | None = None
 
     @property
     def tested(self) -> tuple[int, int]:
@@ -174,6 +185,7 @@ def survey(
     scaling: Scaling | None = None,
     columns: Columns | None = None,
     generator: torch.Generator | None = None,
+    design: Design = _BY_ROWS,
 ) -> Survey:
     """Go once through X, then through Y; raise and warn of all that is wrong with them.
 
@@ -191,14 +203,17 @@ def survey(
     generator
         Draws the rows that quantiles are taken from, where there are many. A test needs one; for
         data that are only looked at, always the same rows will do.
+    design
+        Which rows move together. Of a stream it takes a pass of its own to see them.
     """
-    rules = rules_of(schema, columns)
+    rules = _without(rules_of(schema, columns), design.columns)
     generator = generator or torch.Generator().manual_seed(0)
     in_memory = pair[0].in_memory and pair[1].in_memory
     # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot
     # be read gets its own sentence, not one about its size.
     x = _FirstPass(pair[0], "X", rules, in_memory)
     y = _FirstPass(pair[1], "Y", rules, in_memory)
+    units = _units(design, x, y)
     drawn: Rows | None = None
     for_quantiles = (torch.arange(0), torch.arange(0))
     for at, sample in enumerate((x, y)):
@@ -206,7 +221,7 @@ def survey(
             if drawn is None:
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
-                drawn = pick((x.usable, y.usable), numbers)
+                drawn = pick((x.usable, y.usable), numbers, units)
                 for_quantiles = rows_for_quantiles(
                     (x.usable, y.usable), sample.profile.numbers, generator
                 )
@@ -215,10 +230,10 @@ def survey(
         raise InputError("X is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(x.profile, y.profile, schema, scaling)
     of_x, of_y = drawn
-    picked = _samples(x, y, schema, of_x.picked, of_y.picked)
+    picked = _samples(x, y, schema, of_x.picked, of_y.picked, units)
     held_out = None
     if in_memory:
-        held_out = _samples(x, y, schema, of_x.tested, of_y.tested)
+        held_out = _samples(x, y, schema, of_x.tested, of_y.tested, units)
     return Survey(
         schema,
         scaling,
@@ -228,7 +243,30 @@ def survey(
         sizes=(x.size, y.size),
         marks=(x.mark, y.mark),
         dropped=picked.dropped,
+        tested_units=None if units is None else units.take(of_x.tested, of_y.tested),
     )
+
+
+def _without(rules: Columns, columns: tuple[str, ...]) -> Columns:
+    """The rules, with columns that only say which rows belong together left out."""
+    more = [name for name in dict.fromkeys(columns) if name not in rules.drop]
+    if not more:
+        return rules
+    # One that is kept or has a kind is refused as any column is that is to be left out and used.
+    return replace(rules, drop=(*rules.drop, *more))
+
+
+def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
+    sizes = (x.usable, y.usable)
+    units = design.units(sizes, codes_for(design, x.described(), y.described()))
+    if units is None:
+        return None
+    if units.sizes != sizes:
+        raise InputError(
+            f"{design!r} gave units for {units.sizes} rows, and the samples have {sizes}."
+        )
+    units.check()
+    return units
 
 
 def as_samples(
@@ -313,6 +351,7 @@ class _FirstPass:
         self._encoded: Tensor | None = None  # all of what is held
         # Where the rows that may be used stand in the sample as it came; None for all, in order.
         self._places: Tensor | None = None
+        self._complete: Tensor | None = None  # rows, counted as they came, where some are left out
         if in_memory:
             self._held = self.profile.read(next(iter(stream)))
             self.size = len(self._held)
@@ -329,6 +368,7 @@ class _FirstPass:
     def _drop(self) -> None:
         """Use only the rows in which nothing is missing."""
         complete = self._complete_rows()
+        self._complete = complete
         if not len(complete):
             raise InputError(
                 f"every row of {self.profile.sample} has a missing value, so none is left; leave "
@@ -358,6 +398,10 @@ class _FirstPass:
     def dropped(self) -> int:
         """How many rows are left out because something in them is missing."""
         return self.size - self.usable
+
+    def described(self) -> Described:
+        """The rows as they came, for a design to look at."""
+        return Described(self.profile.sample, self._stream.filled(), self.size, self._complete)
 
     def tables(self) -> Iterator[Table | Images]:
         """The rows, validated; what is in memory has been read already."""
@@ -429,12 +473,20 @@ def _is_whole(rows: Tensor, size: int) -> bool:
     return len(rows) == size and torch.equal(rows, torch.arange(size))
 
 
-def _samples(x: _FirstPass, y: _FirstPass, schema: Schema, of_x: Tensor, of_y: Tensor) -> Samples:
+def _samples(
+    x: _FirstPass,
+    y: _FirstPass,
+    schema: Schema,
+    of_x: Tensor,
+    of_y: Tensor,
+    units: Units | None,
+) -> Samples:
     rows = None
     if not (x.is_whole(of_x) and y.is_whole(of_y)):
         rows = (x._in_sample(of_x), y._in_sample(of_y))
     dropped = (x.dropped, y.dropped)
-    return Samples(x.points(schema, of_x), y.points(schema, of_y), schema, rows, dropped)
+    own = None if units is None else units.take(of_x, of_y)
+    return Samples(x.points(schema, of_x), y.points(schema, of_y), schema, rows, dropped, own)
 
 
 # What both passes know

@@ -19,6 +19,7 @@ from .._calibration import Asymptotic, Calibration, PairSwap, Permutation, Spect
 from .._data.columns import Columns
 from .._data.samples import Scaling
 from .._data.schema import Column, Schema
+from .._design import Blocks, Groups, Pairs, Rows, Strata
 from .._featurizers import (
     MLP,
     AutoFeaturizer,
@@ -219,6 +220,7 @@ OBJECTIVES = (PowerCriterion, MeanDiscrepancy, CrossEntropy, Noncentrality)
 _STATISTICS = (MMD, BlockMMD, CompressedMMD, HotellingT2, Fused, Spectral)
 _WAYS_OF_FUSING = (SmallestRank, SoftMaximum, Surprise)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, SpectralLimit)
+_DESIGNS = (Rows, Groups, Blocks, Strata, Pairs)
 _OTHERS = (
     FittedTest,
     TwoSampleTest,
@@ -234,6 +236,7 @@ RECORDS: tuple[type, ...] = (
     *_STATISTICS,
     *_WAYS_OF_FUSING,
     *_CALIBRATIONS,
+    *_DESIGNS,
     *_OTHERS,
 )
 """Parts whose form is that of their fields."""
@@ -367,7 +370,11 @@ def values_of(part: Any) -> dict[str, Any]:
     if spelling is not None:
         return spelling(part)
     form = FORMS[type(part)]
-    return {name: getattr(part, name) for name in form}
+    values = {name: getattr(part, name) for name in form}
+    if values.get("design") == Rows():
+        # The default, which files of older versions do not have: they can read this one.
+        del values["design"]
+    return values
 
 
 def plain_type(hint: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
@@ -29,8 +30,10 @@ PairEstimator: TypeAlias = Literal["unbiased", "biased", "paired"]
 class Bins:
     """Which points of two samples move together, and which stay.
 
-    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points each.
-    The last two bins hold the points of X and of Y that stay in place; either may be empty.
+    Bins 0 ... moving_x - 1 hold points of X, the next `moving_y` points of Y, `size` points or
+    units each. The last bins hold the points of X and then those of Y that stay in place; they may
+    be empty. Where units have different numbers of points, bins have, too, and the sizes of X and Y
+    are those of a labelling.
     """
 
     of_x: Tensor  # (n,) the bin of each point of X
@@ -38,6 +41,10 @@ class Bins:
     moving_x: int
     moving_y: int
     size: int
+    staying: tuple[int, int] = (1, 1)  # how many bins of X and of Y stay
+    cells: Tensor | None = None  # (count,) bins that may change places; None if all of them may
+    # The sizes of X and Y for what must be the same in every labelling; None for those observed.
+    usual_sizes: tuple[int, int] | None = None
 
     @property
     def moving(self) -> int:
@@ -46,8 +53,18 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """How many bins there are, the two that stay included."""
-        return self.moving + 2
+        """How many bins there are, those that stay included."""
+        return self.moving + sum(self.staying)
+
+    @property
+    def fixed_sizes(self) -> tuple[int, int]:
+        """The sizes of X and Y that no shuffle changes."""
+        return self.usual_sizes or (len(self.of_x), len(self.of_y))
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """(count,) how many points each bin has."""
+        return torch.bincount(self.of_all, minlength=self.count).double()
 
     @property
     def of_all(self) -> Tensor:
@@ -59,8 +76,49 @@ class Bins:
         labels = torch.zeros(len(shuffles), self.count, dtype=torch.float64)
         into_x = shuffles[:, : self.moving_x]
         labels.scatter_(1, into_x, 1.0)
-        labels[:, self.moving] = 1.0  # the points of X that stay
+        staying_x, _ = self.staying
+        labels[:, self.moving : self.moving + staying_x] = 1.0
         return labels
+
+    def sizes_in(self, in_x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) how many points X and Y have, for (B, count) ones where bins are in X."""
+        of_x = in_x @ self.sizes
+        return of_x, self.sizes.sum() - of_x
+
+    def contrast(self, in_x: Tensor) -> Tensor:
+        """(B, count) what each point of a bin weighs in the difference of X and Y.
+
+        The points of X weigh 1 in all, those of Y -1. Within one cell all points of a sample weigh
+        the same, 1/n or -1/m. With several cells each has the weight n_c m_c / (n_c + m_c), in X as
+        in Y, so that cells of which X has more than Y make no difference, and those of one sample
+        do not count.
+        """
+        if self.cells is None:
+            n, m = self.sizes_in(in_x)
+            return in_x / n[:, None] - (1 - in_x) / m[:, None]
+        count = int(self.cells.max()) + 1
+        in_cells = self.sizes.new_zeros(count).index_add_(0, self.cells, self.sizes)
+        of_x = in_x * self.sizes
+        x_in_cells = of_x.new_zeros(len(in_x), count).index_add_(1, self.cells, of_x)
+        shares = x_in_cells / in_cells.clamp_min(1)  # n_c / (n_c + m_c)
+        weights = in_x - shares[:, self.cells]
+        total = (weights * of_x).sum(1, keepdim=True)  # of X: sum_c n_c m_c / (n_c + m_c)
+        return weights / total
+
+    def about_cells(self, values: Tensor) -> Tensor:
+        """(n + m, ...) values of all points, less the mean of their cells."""
+        if self.cells is None:
+            return values - values.mean(0)
+        _, of_point = torch.unique(self.cells[self.of_all], return_inverse=True)
+        counts = torch.bincount(of_point).to(values)
+        sums = values.new_zeros(len(counts), *values.shape[1:]).index_add_(0, of_point, values)
+        shape = (-1, *[1] * (values.ndim - 1))
+        return values - (sums / counts.view(shape))[of_point]
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells have points."""
+        return 1 if self.cells is None else len(torch.unique(self.cells[self.of_all]))
 
     def signs(self, shuffles: Tensor) -> Tensor:
         """(B, moving_x) ones, and minus ones where a shuffle swaps bin k of X with bin k of Y."""
@@ -113,6 +171,9 @@ class Statistic(ABC):
 
     compares_all_pairs = True
     """Whether taking it apart takes a time that grows with the square of the points."""
+
+    takes_units = False
+    """Whether it has values where units of several points move, of which `Bins` tells the sizes."""
 
     limit_shift: float | None = None
     """c, if the value tends to (1/n + 1/m) sum_l lambda_l (Z_l^2 - c) when P = Q; None if not."""

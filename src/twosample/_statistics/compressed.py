@@ -30,7 +30,7 @@ class PreparedCompressed:
     bins: Bins
     sizes: tuple[int, int]
     totals: Tensor  # (S, p) sums of features over bins
-    excess: float  # what |mean of X - mean of Y|^2 is on average when P = Q
+    spread: float  # E|f - E f|^2: over n + over m, what |mean of X - mean of Y|^2 has when P = Q
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float
 
@@ -51,6 +51,7 @@ class CompressedMMD(Statistic):
     landmarks: int | None = None
 
     symbol = "MMD²"
+    takes_units = True
 
     def __post_init__(self) -> None:
         if self.landmarks is not None:
@@ -111,19 +112,26 @@ class CompressedMMD(Statistic):
             bins=bins,
             sizes=(n, m),
             totals=totals @ root,
-            excess=(1 / n + 1 / m) * spread,
+            spread=spread,
             witness=(witness[:n], witness[n:]),
             resolution=error**2 + error * of_means,
         )
 
     def evaluate(self, prepared: PreparedCompressed, shuffles: Tensor) -> Tensor:
-        n, m = prepared.sizes
+        bins = prepared.bins
         totals = prepared.totals
-        of_x = prepared.bins.in_x(shuffles) @ totals  # (B, p)
+        in_x = bins.in_x(shuffles)
+        if bins.cells is not None:
+            weights = bins.contrast(in_x)
+            excess = weights.square() @ bins.sizes * prepared.spread
+            return (weights @ totals).square().sum(1) - excess
+        n, m = bins.sizes_in(in_x)
+        of_x = in_x @ totals  # (B, p)
         of_y = totals.sum(0) - of_x
-        difference = of_x / n - of_y / m
+        difference = of_x / n[:, None] - of_y / m[:, None]
         # Without the excess, the square of a distance between means is above 0 even if P = Q.
-        return difference.square().sum(1) - prepared.excess
+        excess = (1 / n + 1 / m) * prepared.spread
+        return difference.square().sum(1) - excess
 
     def effect(self, prepared: PreparedCompressed, observed: float, threshold: float) -> Effect:
         return effect_from_witness(prepared.witness, observed, threshold)

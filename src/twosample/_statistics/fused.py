@@ -178,6 +178,10 @@ class Fused(Statistic):
         return self.statistic.shuffled_by
 
     @property
+    def takes_units(self) -> bool:  # type: ignore[override]
+        return self.statistic.takes_units
+
+    @property
     def depends_on_order(self) -> bool:
         return self.statistic.depends_on_order
 
@@ -207,7 +211,9 @@ class Fused(Statistic):
         for kernel, parts in zip(representation.kernels, seen_by_kernels, strict=True):
             seen = replace(points, parts=parts)
             members.append(self.statistic.prepare(kernel, seen, bins, generator))
-            scales.append(self.by.scale(kernel, seen))
+            # A scale must not depend on the labels, so neither on sizes that a shuffle changes.
+            alike = replace(seen, sizes=bins.fixed_sizes)
+            scales.append(self.by.scale(kernel, alike))
         return PreparedFused(
             bins=bins,
             sizes=points.sizes,
@@ -222,7 +228,7 @@ class Fused(Statistic):
     def fuse(self, prepared: PreparedFused, values: Tensor) -> Tensor:
         errors = [member.resolution for member in prepared.members]
         resolution = prepared.scales * torch.tensor(errors, dtype=torch.float64)
-        return self.by.fused(snapped(values, resolution), *prepared.sizes)
+        return self.by.fused(snapped(values, resolution), *prepared.bins.fixed_sizes)
 
     def effect(self, prepared: PreparedFused, observed: float, threshold: float) -> Effect:
         # The fused value is on no scale but its own, and the kernel that stands out most has been

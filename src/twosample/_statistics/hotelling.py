@@ -59,6 +59,10 @@ class HotellingT2(Statistic):
     paired_form = "HotellingT2(paired=True)"
 
     @property
+    def takes_units(self) -> bool:  # type: ignore[override]
+        return not self.paired
+
+    @property
     def shuffled_by(self) -> tuple[str, ...]:
         return ("swaps",) if self.paired else ("permutations",)
 
@@ -106,7 +110,7 @@ class HotellingT2(Statistic):
         f_y = f[n:]
         p = f.shape[1]
         # A covariance of p features is singular with fewer degrees of freedom than p.
-        degrees = n - 1 if self.paired else n + m - 2
+        degrees = n - 1 if self.paired else n + m - 1 - bins.cell_count
         if degrees < p:
             raise InputError(
                 f"{n} and {m} points are too few for {p} features; use more points or "
@@ -116,7 +120,8 @@ class HotellingT2(Statistic):
             white, smallest = _whitened(f_x - f_y)
             totals = _sums_over_pairs(bins, white)
         else:
-            white, smallest = _whitened(f - f.mean(0))
+            # With several cells, what is about their means is all that a shuffle changes.
+            white, smallest = _whitened(bins.about_cells(f))
             totals = sums_over(bins, white)
         # Duplicates that trade places may differ by the rounding of their features, which the
         # whitening magnifies.
@@ -135,14 +140,21 @@ class HotellingT2(Statistic):
         n, m = prepared.sizes
         bins = prepared.bins
         totals = prepared.totals
+        in_x = bins.in_x(shuffles)
+        if bins.cells is not None:
+            weights = bins.contrast(in_x)
+            squares = weights.square() @ bins.sizes
+            share = (weights @ totals).square().sum(1) / squares
+            return t2_from_whitened(share, n + m - 1 - bins.cell_count)
         if self.paired:
             moved = bins.signs(shuffles) @ totals[:-1]
             of_pairs = moved + totals[-1]  # (B, p)
             share = of_pairs.square().sum(1) / n
             return t2_from_whitened(share, n - 1)
         # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
-        of_x = bins.in_x(shuffles) @ totals  # (B, p)
-        share = of_x.square().sum(1) * (1 / n + 1 / m)
+        of_x = in_x @ totals  # (B, p)
+        n_each, m_each = bins.sizes_in(in_x)
+        share = of_x.square().sum(1) * (1 / n_each + 1 / m_each)
         return t2_from_whitened(share, n + m - 2)
 
     def effect(self, prepared: PreparedT2, observed: float, threshold: float) -> Effect:

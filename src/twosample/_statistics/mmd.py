@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -59,6 +60,14 @@ class PairSums:
         yy = self.sums.sum() - xx - 2 * xy
         return xx, yy, xy
 
+    def quadratic(self, weights: Tensor) -> Tensor:
+        """(B,) sums of a_i a_j k(z_i, z_j), i != j, with these (B, S) weights a."""
+        return ((weights @ self.sums) * weights).sum(1)
+
+    def squares(self) -> Tensor:
+        """(S,) the same for each bin by itself."""
+        return self.sums.diagonal()
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums:
@@ -78,11 +87,19 @@ class FeatureSums:
         xy = (of_x * of_y).sum(1)
         return xx, yy, xy
 
-    def difference_of_means(self, in_x: Tensor, n: int, m: int) -> Tensor:
-        """(B, p) mean features of X less those of Y."""
+    def difference_of_means(self, in_x: Tensor, n: Tensor, m: Tensor) -> Tensor:
+        """(B, p) mean features of X less those of Y, for (B,) sizes."""
         of_x = in_x @ self.totals
         of_y = self.totals.sum(0) - of_x
-        return of_x / n - of_y / m
+        return of_x / n[:, None] - of_y / m[:, None]
+
+    def quadratic(self, weights: Tensor) -> Tensor:
+        """(B,) squares of the sums of features with these (B, S) weights."""
+        return (weights @ self.totals).square().sum(1)
+
+    def squares(self) -> Tensor:
+        """(S,) the same for each bin by itself."""
+        return self.totals.square().sum(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +129,48 @@ class PreparedMMD:
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     scores: tuple[Tensor, Tensor] | None  # of a classifier, where the kernel sees points so
     resolution: float
+
+    def within_cells(self, in_x: Tensor) -> Tensor:
+        """(B,) the squared difference of X and Y within cells, for (B, S) ones where bins are in X.
+
+        a' K a, with the weights a of `Bins.contrast`.
+        """
+        weights = self.bins.contrast(in_x)
+        value = self.sums.quadratic(weights)
+        if isinstance(self.sums, PairSums):
+            value = value + weights.square() @ self.own
+        return value
+
+    @cached_property
+    def excess(self) -> float:
+        """What `within_cells` is on average over the moves, if all bins of a cell are alike.
+
+        Of a cell with k moving bins, of which a share p is in X, whose sums of features are t_u, it
+        is p (1 - p) k / (k - 1) sum_u |t_u - mean t|^2, over the square of the sum of the weights
+        p (1 - p) n_c of all cells. No shuffle changes it.
+        """
+        bins = self.bins
+        if bins.cells is None:
+            return 0.0
+        moving = torch.arange(bins.moving)
+        cells = bins.cells[moving]
+        count = int(bins.cells.max()) + 1
+        k = torch.bincount(cells, minlength=count).double()
+        in_x = torch.bincount(cells[: bins.moving_x], minlength=count).double()
+        share = in_x / k.clamp_min(1)
+        spread = share * (1 - share) * k / (k - 1).clamp_min(1)
+        points = torch.zeros(count, dtype=torch.float64).index_add_(0, bins.cells, bins.sizes)
+        total = (share * (1 - share) * points).sum()
+        # sum_u |t_u|^2 - |sum_u t_u|^2 / k of each cell, in inner products of bins.
+        member = torch.zeros(count, bins.count, dtype=torch.float64)
+        member[cells, moving] = 1.0
+        sums = self.sums.quadratic(member)
+        each = self.sums.squares()
+        if isinstance(self.sums, PairSums):
+            sums = sums + member @ self.own
+            each = each + self.own
+        scatter = member @ each - sums / k.clamp_min(1)
+        return float((spread * scatter).sum() / total.square())
 
 
 @dataclass(frozen=True, init=False)
@@ -189,6 +248,10 @@ class MMD(Statistic):
         # A swap of pairs leaves out k(X_i, Y_i) in one sample and counts it in the other, so the
         # unbiased estimator is no sum over pairs.
         return ("permutations",) if self.estimator == "unbiased" else ("permutations", "swaps")
+
+    @property
+    def takes_units(self) -> bool:  # type: ignore[override]
+        return self.estimator != "paired"
 
     @property
     def depends_on_order(self) -> bool:
@@ -297,16 +360,23 @@ class MMD(Statistic):
         )
 
     def evaluate(self, prepared: PreparedMMD, shuffles: Tensor) -> Tensor:
-        n, m = prepared.sizes
-        in_x = prepared.bins.in_x(shuffles)
+        bins = prepared.bins
+        in_x = bins.in_x(shuffles)
+        n, m = bins.sizes_in(in_x)
         if self.alternative == "greater" and isinstance(prepared.sums, FeatureSums):
             # The one feature grows with the score, so the difference of its means has the right
             # sign.
-            difference = prepared.sums.difference_of_means(in_x, n, m)[:, 0]
+            if bins.cells is None:
+                difference = prepared.sums.difference_of_means(in_x, n, m)[:, 0]
+            else:
+                difference = (bins.contrast(in_x) @ prepared.sums.totals)[:, 0]
             return difference * difference.abs()
+        if bins.cells is not None:
+            value = prepared.within_cells(in_x)
+            return value if self.estimator == "biased" else value - prepared.excess
         xx, yy, xy = prepared.sums.of_pairs(in_x)
         if prepared.diagonal is not None:
-            return mmd2_paired(xx, yy, xy, prepared.diagonal.of(shuffles), n)
+            return mmd2_paired(xx, yy, xy, prepared.diagonal.of(shuffles), len(bins.of_x))
         if self.estimator == "unbiased":
             return mmd2_unbiased(xx, yy, xy, n, m)
         own_x = in_x @ prepared.own

@@ -53,12 +53,24 @@ class PreparedSpectral:
 
     @property
     def scale(self) -> float:
-        """From sums of centred features over X to a difference of means."""
+        """From sums of centred features over X to a difference of means, as observed."""
         n, m = self.sizes
         return 1 / n + 1 / m
 
-    def expected(self) -> Moments:
-        """(rows,) means and variances of all rows when P = Q, in large samples."""
+    def weighed(self, in_x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, S) weights of bins and (B,) scales: their product makes differences of sums."""
+        if self.bins.cells is not None:
+            return self.bins.contrast(in_x), torch.ones(len(in_x), dtype=torch.float64)
+        n, m = self.bins.sizes_in(in_x)
+        return in_x, 1 / n + 1 / m
+
+    def expected(self) -> Moments | None:
+        """(rows,) means and variances of all rows when P = Q, in large samples.
+
+        None where rows depend on each other, or sizes on the labelling.
+        """
+        if self.bins.usual_sizes is not None:
+            return None
         moments = [stack.expected(self.scale) for stack in self.stacks]
         means = torch.cat([mean for mean, _ in moments])
         variances = torch.cat([variance for _, variance in moments])
@@ -103,6 +115,7 @@ class Spectral(Statistic):
 
     symbol = "log 1/p"
     compares_all_pairs = False
+    takes_units = True
 
     def __post_init__(self) -> None:
         if not self.regularisation or any(not value > 0 for value in self.regularisation):
@@ -149,7 +162,6 @@ class Spectral(Statistic):
         # Of many points some make the covariances. They are drawn, so that labels have no say.
         rank = torch.randperm(count, generator=generator)
         of_stacks = add_up(representation, points, bins, rank)
-        sizes = torch.bincount(bins.of_all, minlength=bins.count).double()
         stacks = []
         of_row = []
         numbers: dict[str, int] = {}  # of the kinds, in the order in which they come
@@ -159,7 +171,7 @@ class Spectral(Statistic):
             shares[stack.kind] = stack.weight
             if not sums.totals.numel():  # no column is of the kind that it looks at
                 continue
-            prepared = along_axes(stack, number, sums, sizes, self.regularisation)
+            prepared = along_axes(stack, number, sums, bins, self.regularisation)
             stacks.append(prepared)
             kind = numbers.setdefault(stack.kind, len(numbers))
             of_row.append(torch.full((prepared.rows,), kind))
@@ -174,7 +186,8 @@ class Spectral(Statistic):
 
     def evaluate(self, prepared: PreparedSpectral, shuffles: Tensor) -> Tensor:
         in_x = prepared.bins.in_x(shuffles)
-        rows = [stack.evaluate(in_x, prepared.scale) for stack in prepared.stacks]
+        weights, scales = prepared.weighed(in_x)
+        rows = [stack.evaluate(weights, scales) for stack in prepared.stacks]
         return torch.cat(rows)
 
     def fuse(self, prepared: PreparedSpectral, values: Tensor) -> Tensor:
@@ -190,7 +203,9 @@ class Spectral(Statistic):
         power = NormalDist().cdf(deviate - needed)
         return Effect(power=power)
 
-    def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted:
+    def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted | None:
+        if prepared.bins.usual_sizes is not None:
+            return None  # a difference is planted into rows that are independent
         in_x = prepared.bins.in_x(shuffles)
         observed = prepared.in_x()
         stacks = []
@@ -270,7 +285,8 @@ class Spectral(Statistic):
         """(N,) the best witness of the observed labelling at these points: higher nearer to X."""
         number, row = self.best(prepared)
         chosen = prepared.stacks[number]
-        view, direction = chosen.discriminant(row, prepared.in_x(), prepared.scale)
+        weights, scales = prepared.weighed(prepared.in_x()[None])
+        view, direction = chosen.discriminant(row, weights[0], scales[0])
         stack = cast(View, views.stacks[chosen.stack])
         mean = chosen.means[view]
         width = chosen.means.numel()
@@ -284,12 +300,12 @@ class Spectral(Statistic):
 
     def best(self, prepared: PreparedSpectral) -> tuple[int, int]:
         """The stack, among those prepared, and the row in it that speak loudest against P = Q."""
-        in_x = prepared.in_x()[None]
+        weights, scales = prepared.weighed(prepared.in_x()[None])
         rows_of_kinds = torch.bincount(prepared.kinds)
         loudest = -math.inf
         place = (0, 0)
         for number, (stack, kind) in enumerate(prepared.stacks_and_kinds()):
-            values = stack.evaluate(in_x, prepared.scale)[:, 0]
+            values = stack.evaluate(weights, scales)[:, 0]
             mean, variance = stack.expected(prepared.scale)
             surprises = gamma_surprise(values, mean, variance)
             # The largest of many is large by chance.

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .._fusing import gamma_surprise, moments_of
 from .._views import View
+from .base import Bins
 from .planting import PlantedStack, shrinkage
 from .sums import Sums
 
@@ -66,12 +67,15 @@ class PreparedStack:
             for regularisation in self.regularisation:
                 yield ViewOfRow(self.stack, view, regularisation, columns)
 
-    def evaluate(self, in_x: Tensor, scale: float) -> Tensor:
-        """(rows, B) values of T, for (B, S) ones where bins are in X."""
+    def evaluate(self, in_x: Tensor, scales: Tensor) -> Tensor:
+        """(rows, B) values of T, for (B, S) ones where bins are in X and (B,) scales of their sums.
+
+        Other weights than ones make weighted sums.
+        """
         views, _, axes = self.weights.shape
         # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
         totals = self.totals.flatten(1)
-        differences = scale * (in_x @ totals)
+        differences = scales[:, None] * (in_x @ totals)
         squares = differences.square()
         squares = squares.view(-1, views, axes)
         values = torch.einsum("bva,vla->vlb", squares, self.weights)
@@ -85,7 +89,7 @@ class PreparedStack:
         variance = 2 * parts.square().sum(2)
         return mean.flatten(), variance.flatten()
 
-    def discriminant(self, row: int, in_x: Tensor, scale: float) -> tuple[int, Tensor]:
+    def discriminant(self, row: int, in_x: Tensor, scale: Tensor) -> tuple[int, Tensor]:
         """The view of a row, and the (features,) direction that tells X from Y best in it."""
         view, place = divmod(row, len(self.regularisation))
         along = scale * (in_x @ self.totals[:, view])  # (axes,)
@@ -109,11 +113,12 @@ class PreparedStack:
         scale = 1 / n + 1 / m
         inner_share = n * m / points**2  # of a squared difference of means, in the covariance
         some = torch.split(labellings, _LABELLINGS)
-        parts = [self.evaluate(part, scale) for part in some]
+        scales = torch.full((len(labellings),), scale, dtype=torch.float64)
+        parts = [self.evaluate(part, scales[: len(part)]) for part in some]
         noise = torch.cat(parts, 1)  # (rows, B)
         mean, variance = moments_of(noise, self.expected(scale))
         surprises = gamma_surprise(noise, mean, variance)
-        values = self.evaluate(observed[None], scale)  # (rows, 1)
+        values = self.evaluate(observed[None], scales[:1])  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
 
         is_finite = self._rows_with_finite_lambda()
@@ -183,7 +188,7 @@ def along_axes(
     stack: View,
     number: int,
     sums: Sums,
-    sizes: Tensor,
+    bins: Bins,
     regularisation: tuple[float, ...],
 ) -> PreparedStack:
     """The sums along the eigenvectors of the pooled covariance, and the weights of each lambda.
@@ -194,16 +199,19 @@ def along_axes(
         The stack, and its place among those of the representation.
     sums
         Its sums over all points. They are centred in place.
-    sizes
-        (S,) how many points are in each bin.
+    bins
+        Which bins there are.
     regularisation
         The lambdas, where the stack has none of its own.
     """
+    sizes = bins.sizes
     means = sums.totals.sum(0) / sizes.sum()  # (views, features)
     expected = sizes[:, None, None] * means
     centred = sums.totals.sub_(expected)
     metric = stack.metric()
     covariance, mean_square = _moments(sums, metric)
+    if bins.cells is not None:
+        covariance = _within_cells(centred, bins, bins.cells, metric)
     values, vectors = torch.linalg.eigh(covariance)
     spectrum = values.flip(1).clamp_min(0)  # the largest first
     vectors = vectors.flip(2)
@@ -231,6 +239,25 @@ def along_axes(
         regularisation=lambdas,
         columns=stack.columns(),
     )
+
+
+def _within_cells(totals: Tensor, bins: Bins, cells: Tensor, metric: Tensor | None) -> Tensor:
+    """(views, features, features) covariances of what is about the means of cells.
+
+    That is what shuffles within cells make of a difference: of pairs, the covariance of their
+    differences.
+    """
+    count = int(cells.max()) + 1
+    points = torch.zeros(count, dtype=torch.float64).index_add_(0, cells, bins.sizes)
+    sums = totals.new_zeros(count, *totals.shape[1:]).index_add_(0, cells, totals)
+    means = sums / points.clamp_min(1)[:, None, None]
+    about = totals - bins.sizes[:, None, None] * means[cells]
+    by_view = about.transpose(0, 1)  # (views, S, features)
+    covariance = by_view.mT @ by_view / bins.sizes.sum()
+    if metric is not None:
+        half = _solved(metric, covariance)
+        covariance = _solved(metric, half.mT)
+    return (covariance + covariance.mT) / 2
 
 
 def _moments(sums: Sums, metric: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,22 @@
+"""Who may change places with whom: the part of a test that every split and permutation asks."""
+
+from __future__ import annotations
+
+from .designs import Blocks, Design, Groups, Key, Pairs, Rows, Strata, design_from
+from .units import SIDE, Codes, Units, counted, plural
+
+__all__ = [
+    "SIDE",
+    "Blocks",
+    "Codes",
+    "Design",
+    "Groups",
+    "Key",
+    "Pairs",
+    "Rows",
+    "Strata",
+    "Units",
+    "counted",
+    "design_from",
+    "plural",
+]
