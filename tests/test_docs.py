@@ -24,7 +24,16 @@ from twosample._cli import main as cli
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Those of one subject are executed beside its tests.
-PAGES = ["quickstart", "pvalues", "data", "clusters", "extending", "migrating", "the-model"]
+PAGES = [
+    "quickstart",
+    "pvalues",
+    "designs",
+    "data",
+    "clusters",
+    "extending",
+    "migrating",
+    "the-model",
+]
 LOADS = {
     ("link", "href"),
     ("script", "src"),

@@ -148,6 +148,32 @@ def test_our_featurizers_keep_their_contract(name: str):
     testing.check_featurizer(make(), seen, saved=name != "SklearnClassifier")
 
 
+DESIGNS = {
+    twosample.Rows: lambda: twosample.Rows(),
+    twosample.Groups: lambda: twosample.Groups("who", strata="site"),
+    twosample.Strata: lambda: twosample.Strata("site"),
+    twosample.Pairs: lambda: twosample.Pairs("pair"),
+    twosample.Blocks: lambda: twosample.Blocks(3),
+}
+
+
+def grouped(seed: int, first: int) -> pd.DataFrame:
+    """Twelve subjects of three rows at two sites; a pair is a subject of X and one of Y."""
+    who = np.repeat(np.arange(12), 3)
+    values = np.random.default_rng(seed).normal(size=36)
+    return pd.DataFrame({"who": who + first, "site": who % 2, "pair": who, "value": values})
+
+
+def test_all_designs_are_listed():
+    assert set(DESIGNS) == public(twosample.Design)
+
+
+@pytest.mark.parametrize("kind", DESIGNS, ids=lambda kind: kind.__name__)
+def test_our_designs_keep_their_contract(kind: type):
+    exact = kind is not twosample.Blocks
+    testing.check_design(DESIGNS[kind](), grouped(0, 0), grouped(1, 100), exact=exact)
+
+
 def locations() -> nn.Module:
     return MeanEmbedding(2)
 
@@ -795,6 +821,12 @@ class CountsTheFirstMore(Mean):
         return (of_x - prepared.totals[shuffles[:, n:]].mean(1) / bins.size).abs()
 
 
+class TakesUnitsForPoints(Mean):
+    """Its sizes are those of the observed labelling, which units of different sizes change."""
+
+    takes_units = True
+
+
 class RaisesTheFirst(Mean):
     """Whatever labelling comes first, the observed one, gets a larger value."""
 
@@ -863,6 +895,7 @@ STATISTIC_FAULTS = {
     FusesToOneNumber: "one float64 for each labelling",
     FavoursTheObserved: "once their points have moved",
     LooksAtRows: "once their points have moved",
+    TakesUnitsForPoints: "the value of the moved samples",
     CountsTheFirstMore: "The order of points within a sample",
     Shrinks: "larger in the observed order",
     TakesShortcuts: "`memory`",
@@ -968,6 +1001,71 @@ def test_a_broken_objective_is_caught(kind: type[Apart]):
 
 
 @dataclasses.dataclass(frozen=True)
+class ByWho(twosample.Design):
+    """A right design, for others to break."""
+
+    calls: list = dataclasses.field(default_factory=list)
+
+    @property
+    def keys(self):
+        return ("who",)
+
+    def units(self, sizes, codes):
+        return twosample.Units.of(codes[0])
+
+
+class OneForBoth(ByWho):
+    def units(self, sizes, codes):
+        units = super().units(sizes, codes)
+        return dataclasses.replace(units, of_y=units.of_y - 1)
+
+
+class ChangesItsMind(ByWho):
+    """Three rows of a subject at first, and some of the next one later."""
+
+    def units(self, sizes, codes):
+        type(self).asked = getattr(type(self), "asked", 0) + 1
+        later = type(self).asked > 3
+        groups = torch.arange(sizes[0]) + later, torch.arange(sizes[1]) + later
+        return twosample.Units.of((groups[0] // 3, groups[1] // 3))
+
+
+class InTheOrderOfRows(ByWho):
+    def units(self, sizes, codes):
+        return twosample.Units.of((torch.arange(sizes[0]) // 5, torch.arange(sizes[1]) // 4))
+
+
+class TooLargeToSplit(ByWho):
+    def units(self, sizes, codes):
+        return twosample.Units.of((codes[0][0] // 12, codes[0][1] // 12))
+
+
+class Counts(ByWho):
+    def units(self, sizes, codes):
+        self.calls.append(sizes)
+        return super().units(sizes, codes)
+
+
+DESIGN_FAULTS = {
+    OneForBoth: "no unit has rows of both",
+    ChangesItsMind: "Its moves are a group",
+    InTheOrderOfRows: "the units and cells are the same",
+    TooLargeToSplit: "A split leaves every unit on one side",
+    Counts: "never data",
+}
+
+
+def test_the_design_that_the_others_break_is_right():
+    testing.check_design(ByWho(), grouped(0, 0), grouped(1, 100))
+
+
+@pytest.mark.parametrize("kind", DESIGN_FAULTS, ids=lambda kind: kind.__name__)
+def test_a_broken_design_is_caught(kind: type[ByWho]):
+    with pytest.raises(BrokenContract, match=DESIGN_FAULTS[kind]):
+        testing.check_design(kind(), grouped(0, 0), grouped(1, 100))
+
+
+@dataclasses.dataclass(frozen=True)
 class Wrapped:
     """A right test, for others to break."""
 
@@ -1054,6 +1152,7 @@ def test_a_statistic_that_favours_the_observed_order_makes_a_test_that_is_caught
         ("view", VIEW_FAULTS),
         ("statistic", STATISTIC_FAULTS),
         ("objective", OBJECTIVE_FAULTS),
+        ("design", DESIGN_FAULTS),
         ("test", TEST_FAULTS),
     ],
 )

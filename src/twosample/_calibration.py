@@ -643,19 +643,24 @@ def _cut_units(units: Units, room: int, generator: torch.Generator) -> Bins:
     many in each; then cells of the same numbers of bins are tied together, so that they move alike.
     Either leaves a subgroup of the moves, which is exact as well. What does not fill a bin stays.
     """
+    members = _members(units, generator)
     size = 1
-    cells = _cells_of(units, size, generator)
+    cells = _cells_of(members, size)
+    # Only where there are too many cells are they tied: a bin of several mixes them.
+    ties = _bins_in(_cells_of(members, len(units.cells))) > room
     while _bins_in(cells) > room and size < len(units.cells):
         size *= 2
-        cells = _tied(_cells_of(units, size, generator), size)
+        cells = _cells_of(members, size)
+        if ties:
+            cells = _tied(cells, size)
     cells = _within(cells, room)
     several = len(units.in_cells()[0]) > 1
     bin_of = torch.full((len(units.cells),), -1)
     cell_of_bin: list[int] = []
     for sample in (0, 1):
         for number, cell in enumerate(cells):
-            for members in cell[sample]:
-                bin_of[members] = len(cell_of_bin)
+            for together in cell[sample]:
+                bin_of[together] = len(cell_of_bin)
                 cell_of_bin.append(number)
     moving = len(cell_of_bin)
     moving_x = sum(len(x) for x, _ in cells)
@@ -688,30 +693,35 @@ def _within(cells: list[_Cell], room: int) -> list[_Cell]:
     return kept
 
 
-_Cell: TypeAlias = tuple[list[Tensor], list[Tensor]]
-"""The bins of X and of Y that move in a cell, each with its units."""
+_Bin: TypeAlias = list[int]
+"""The units of a bin."""
+
+_Cell: TypeAlias = tuple[list[_Bin], list[_Bin]]
+"""The bins of X and of Y that move in a cell."""
 
 
-def _cells_of(units: Units, size: int, generator: torch.Generator) -> list[_Cell]:
-    """Of every cell with units of both samples the bins of `size` units, or of fewer if few."""
+def _members(units: Units, generator: torch.Generator) -> list[tuple[list[int], list[int]]]:
+    """The units of X and of Y in every cell that has both, in a random order."""
     units_x, _ = units.counts
     order = torch.randperm(len(units.cells), generator=generator)
-    order = order[units.cells[order].argsort(stable=True)]
-    ends = torch.bincount(units.cells).tolist()
+    of_x: list[list[int]] = [[] for _ in range(int(units.cells.max()) + 1)]
+    of_y: list[list[int]] = [[] for _ in of_x]
+    for unit, cell in zip(order.tolist(), units.cells[order].tolist(), strict=True):
+        (of_x if unit < units_x else of_y)[cell].append(unit)
+    return [(x, y) for x, y in zip(of_x, of_y, strict=True) if x and y]
+
+
+def _cells_of(members: list[tuple[list[int], list[int]]], size: int) -> list[_Cell]:
+    """The bins of `size` units of every cell, or of fewer where it has no more."""
     cells = []
-    for members in torch.split(order, ends):
-        of_x = members[members < units_x]
-        of_y = members[members >= units_x]
-        smaller = min(len(of_x), len(of_y))
-        if smaller:
-            each = min(size, smaller)
-            cells.append((_full(of_x, each), _full(of_y, each)))
+    for of_x, of_y in members:
+        each = min(size, len(of_x), len(of_y))
+        cells.append((_full(of_x, each), _full(of_y, each)))
     return cells
 
 
-def _full(members: Tensor, size: int) -> list[Tensor]:
-    full = len(members) // size * size
-    return list(torch.split(members[:full], size))
+def _full(members: list[int], size: int) -> list[_Bin]:
+    return [members[first : first + size] for first in range(0, len(members) - size + 1, size)]
 
 
 def _tied(cells: list[_Cell], size: int) -> list[_Cell]:
@@ -724,10 +734,15 @@ def _tied(cells: list[_Cell], size: int) -> list[_Cell]:
     for same in alike.values():
         for first in range(0, len(same), size):
             together = same[first : first + size]
-            of_x = [torch.cat(parts) for parts in zip(*(x for x, _ in together), strict=True)]
-            of_y = [torch.cat(parts) for parts in zip(*(y for _, y in together), strict=True)]
+            of_x = _joined([x for x, _ in together])
+            of_y = _joined([y for _, y in together])
             tied.append((of_x, of_y))
     return tied
+
+
+def _joined(bins_of_cells: list[list[_Bin]]) -> list[_Bin]:
+    """The first bins of all cells as one, and so on."""
+    return [list(itertools.chain(*bins)) for bins in zip(*bins_of_cells, strict=True)]
 
 
 def _stay(

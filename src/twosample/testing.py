@@ -1,9 +1,9 @@
 """The contracts of the parts, as checks that parts of your own can be put through.
 
-A kernel, featurizer, view, statistic or objective of your own goes wherever ours do, if it keeps
-the contract of its kind. Each function here tries every clause of a contract on a part. It returns
-nothing, or raises `BrokenContract`, which says which clause is broken and how. The part itself is
-left as it was.
+A kernel, featurizer, view, statistic, objective or design of your own goes wherever ours do, if it
+keeps the contract of its kind. Each function here tries every clause of a contract on a part. It
+returns nothing, or raises `BrokenContract`, which says which clause is broken and how. The part
+itself is left as it was.
 
 Each clause is a function below, and its docstring is the text of the clause; `clauses` lists them.
 
@@ -31,6 +31,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.random import get_state
@@ -41,7 +42,9 @@ from ._calibration import PairSwap, Permutation
 from ._data.embedding import embed_samples
 from ._data.samples import Samples
 from ._data.schema import Column, Schema
-from ._data.survey import as_samples
+from ._data.streams import held
+from ._data.survey import as_samples, every_row, survey
+from ._design import Design, Units
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
 from ._objectives import Objective
@@ -58,6 +61,7 @@ from .errors import IncompatibleParts, InputError, InputWarning, TwoSampleError
 
 __all__ = [
     "BrokenContract",
+    "check_design",
     "check_featurizer",
     "check_kernel",
     "check_objective",
@@ -67,7 +71,9 @@ __all__ = [
     "clauses",
 ]
 
-Kind: TypeAlias = Literal["kernel", "featurizer", "view", "statistic", "objective", "test"]
+Kind: TypeAlias = Literal[
+    "kernel", "featurizer", "view", "statistic", "objective", "design", "test"
+]
 Clause: TypeAlias = Callable[[Any], None]
 Clauses: TypeAlias = tuple[Clause, ...]
 Draw: TypeAlias = Callable[[np.random.Generator, int], Any]
@@ -231,6 +237,28 @@ def check_objective(objective: Objective, representation: nn.Module, X: Any, Y: 
         y=_as_points(Y),
     )
     _check("objective", objective, subject)
+
+
+def check_design(design: Design, X: Any, Y: Any, *, exact: bool = True) -> None:
+    """Check a design on two samples such as it is made for.
+
+    Parameters
+    ----------
+    design
+        The design. Its keys are columns: those of arrays would not move with the rows.
+    X, Y
+        Two arrays or tables that have these columns, and others to test.
+    exact
+        False for a design that takes its units from the order of rows, as `Blocks` does. Its units
+        are others once blocks have moved, so its test is not exact, and that clause is left out.
+
+    Raises
+    ------
+    BrokenContract
+        At the first clause that does not hold.
+    """
+    left_out: list[Clause] = [] if exact else [_gives_the_same_units_after_a_move]
+    _check("design", design, _Design(design, X, Y), left_out)
 
 
 @takes_rng
@@ -980,7 +1008,7 @@ def _needs_no_more_memory(seen: _Part) -> None:
     _require_same(in_small_tiles, expected, f"with {_SMALL} bytes the value")
 
 
-def _holds_settings_only(seen: _Part) -> None:
+def _holds_settings_only(seen: _Part | _Design) -> None:
     """It holds settings, never data: using it changes nothing in it."""
     before = copy.deepcopy(_settings(seen.part))
     seen.value()
@@ -1002,6 +1030,130 @@ def _settings(part: Any) -> dict[str, Any]:
         for field in dataclasses.fields(part):
             settings[field.name] = getattr(part, field.name)
     return settings | getattr(part, "__dict__", {})
+
+
+# Designs.
+
+
+@dataclass(frozen=True)
+class _Design:
+    """A design, and two samples that it is made for."""
+
+    part: Design
+    x: Any
+    y: Any
+
+    def value(self) -> Units:
+        return self.units_of(self.x, self.y)
+
+    def units_of(self, x: Any, y: Any) -> Units:
+        """Units of samples; single rows where the design has none."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            samples = survey((held(x), held(y)), every_row, design=self.part).picked
+        if samples.units is not None:
+            return samples.units
+        n, m = samples.sizes
+        return Units.of((torch.arange(n), torch.arange(m)))
+
+    def moves(self) -> tuple[Bins, Tensor]:
+        """The units as bins, and some moves of them, that of nothing first."""
+        permutation = Permutation(40)
+        bins = permutation.plan_units(self.value(), _draws("bins of units"))
+        shuffles = permutation.shuffles(bins, _draws("moves"), order_matters=True)
+        return bins, shuffles.all()
+
+
+def _gives_every_row_one_unit(seen: _Design) -> None:
+    """Every row is in one unit, and no unit has rows of both samples."""
+    units = seen.value()
+    again = seen.value()
+    both = set(units.of_x.tolist()) & set(units.of_y.tolist())
+    _require(not both, f"{len(both)} units have rows of X and of Y.")
+    empty = int((units.rows == 0).sum())
+    _require(empty == 0, f"{empty} units have no rows.")
+    same = all(
+        torch.equal(getattr(units, name), getattr(again, name))
+        for name in ("of_x", "of_y", "cells")
+    )
+    _require(same, "asked twice, it gave two answers.")
+
+
+def _moves_as_a_group(seen: _Design) -> None:
+    """Its moves are a group, of whole units within cells: so are two after each other, and back."""
+    bins, moves = seen.moves()
+    nothing = torch.arange(bins.moving)
+    _require(torch.equal(moves[0], nothing), f"the first move is {moves[0].tolist()}.")
+    units = seen.value()
+    for one in moves:
+        _require_move(units, bins, one, "a move")
+        _require_move(units, bins, one.argsort(), "a move back")
+        for other in moves[:3]:
+            _require_move(units, bins, one[other], "a move after another")
+
+
+def _require_move(units: Units, bins: Bins, move: Tensor, name: str) -> None:
+    """Require whole units in either sample, and in every cell as many of X as it had."""
+    in_x = bins.in_x(move[None])[0][bins.of_all]
+    of_rows = torch.cat([units.of_x, units.of_y])
+    shares = torch.bincount(of_rows, weights=in_x) / units.rows
+    torn = int(((shares > 0) & (shares < 1)).sum())
+    _require(torn == 0, f"{name} tears {torn} units.")
+    before, _ = units.in_cells()
+    after = torch.bincount(units.cells, weights=shares, minlength=len(before))
+    _require(torch.equal(after.long(), before), f"{name} takes units out of their cells.")
+
+
+def _gives_the_same_units_after_a_move(seen: _Design) -> None:
+    """Once rows have moved with all that is known of them, the units and cells are the same."""
+    bins, moves = seen.moves()
+    units = seen.value()
+    of_rows = torch.cat([units.of_x, units.of_y])
+    before = {
+        (frozenset(torch.nonzero(of_rows == unit)[:, 0].tolist()), int(units.cells[unit]))
+        for unit in range(len(units.cells))
+    }
+    n = len(units.of_x)
+    for move in moves[:6]:
+        in_x = (bins.in_x(move[None])[0][bins.of_all] > 0).numpy()
+        places = (np.flatnonzero(in_x), np.flatnonzero(~in_x))
+        moved = [_joined_rows(seen.x, seen.y, n, rows) for rows in places]
+        other = seen.units_of(*moved)
+        of_moved = (torch.from_numpy(places[0]), torch.from_numpy(places[1]))
+        after = set()
+        for of_sample, rows in zip((other.of_x, other.of_y), of_moved, strict=True):
+            for unit in torch.unique(of_sample).tolist():
+                members = frozenset(rows[of_sample == unit].tolist())
+                after.add((members, int(other.cells[unit])))
+        _require(
+            {members for members, _ in after} == {members for members, _ in before},
+            "rows that were one unit are several, or the other way round.",
+        )
+        cell_before = dict(before)
+        pairs = {(cell_before[members], cell) for members, cell in after}
+        one_each = len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+        _require(one_each, "units that could change places cannot any more.")
+
+
+def _joined_rows(x: Any, y: Any, n: int, rows: Any) -> Any:
+    """Some rows of both samples, counted on from X to Y, as one sample."""
+    of_x = rows[rows < n]
+    of_y = rows[rows >= n] - n
+    if isinstance(x, np.ndarray):
+        return np.concatenate([x[of_x], y[of_y]])
+    tables = [nw.from_native(x, eager_only=True), nw.from_native(y, eager_only=True)]
+    return nw.concat([tables[0][of_x.tolist()], tables[1][of_y.tolist()]]).to_native()
+
+
+def _splits_between_units(seen: _Design) -> None:
+    """A split leaves every unit on one side, and units that can change places on both."""
+    units = seen.value()
+    of_x, of_y = units.split(0.5, _draws("split"), None)
+    for of_rows, (trained, tested) in ((units.of_x, of_x), (units.of_y, of_y)):
+        torn = set(of_rows[trained].tolist()) & set(of_rows[tested].tolist())
+        _require(not torn, f"{len(torn)} units are on both sides.")
+        _require(len(trained) + len(tested) == len(of_rows), "some rows are on neither side.")
+    units.take(of_x[1], of_y[1]).check()
 
 
 # Statistics.
@@ -1112,6 +1264,43 @@ def _shuffles_as_points_move(seen: _Statistic) -> None:
                 order = f"shuffle {number} of bins of {bins.size}"
             value = values[..., number]
             _require_same(value, observed, f"the value of {order}", tolerance=1e-7)
+
+
+def _moves_units_as_rows_move(seen: _Statistic) -> None:
+    """Where units of different sizes move within cells, it has the value of the moved samples.
+
+    That is for statistics that say that they take units.
+    """
+    if not seen.part.takes_units:
+        return
+    samples = seen.samples
+    permutation = Permutation(8)
+    for units in _some_units(samples.sizes):
+        bins = permutation.plan_units(units, _draws("bins of units"))
+        shuffles = permutation.shuffles(bins, _draws("shuffles of units"), order_matters=True)
+        values = seen.evaluated(samples, bins, shuffles.all())
+        for number, shuffle in enumerate(shuffles.all()):
+            # True for the rows that the shuffle puts into X.
+            in_x = bins.in_x(shuffle[None])[0][bins.of_all] > 0
+            pooled = samples.pooled()
+            moved = Samples(pooled[in_x], pooled[~in_x], samples.schema)
+            of_rows = torch.cat([units.of_x, units.of_y])
+            codes = (of_rows[in_x], of_rows[~in_x])
+            cells = (units.cells[codes[0]], units.cells[codes[1]])
+            there = permutation.plan_units(Units.of(codes, cells), _draws("bins of units"))
+            in_place = torch.arange(there.moving)[None]
+            observed = seen.evaluated(moved, there, in_place)[..., 0]
+            name = f"the value of shuffle {number} of units"
+            _require_same(values[..., number], observed, name, tolerance=1e-7)
+
+
+def _some_units(sizes: tuple[int, int]) -> Iterator[Units]:
+    """Units of one to three rows, in one cell and in two."""
+    n, m = sizes
+    of_x = torch.arange(n) * 2 // 5  # two and three rows in turn
+    of_y = torch.cat([torch.arange(2), 2 + torch.arange(m - 2) // 2])  # one row, or two
+    yield Units.of((of_x, of_y))
+    yield Units.of((of_x, of_y), (of_x % 2, of_y % 2))
 
 
 def _ignores_the_order_within_samples(seen: _Statistic) -> None:
@@ -1416,6 +1605,7 @@ _CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
             _gives_one_number_for_a_shuffle,
             _fuses_labellings_alike,
             _shuffles_as_points_move,
+            _moves_units_as_rows_move,
             _ignores_the_order_within_samples,
             _is_large_where_samples_differ,
             _needs_no_more_memory,
@@ -1431,6 +1621,13 @@ _CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
             _needs_no_more_memory,
             _holds_settings_only,
             _trains,
+        ),
+        "design": (
+            _gives_every_row_one_unit,
+            _moves_as_a_group,
+            _gives_the_same_units_after_a_move,
+            _splits_between_units,
+            _holds_settings_only,
         ),
         "test": (
             _gives_one_answer_for_a_seed,

@@ -11,7 +11,21 @@ import typer
 
 from ..errors import InputError
 from .console import FAILED, sentences
-from .files import Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
+from .files import (
+    Blocks,
+    Drop,
+    Groups,
+    Keep,
+    Missing,
+    NoLimit,
+    Pairs,
+    Resize,
+    Strata,
+    Types,
+    columns_from,
+    design_options,
+    read_options_from,
+)
 from .interrupts import ending
 from .shared import (
     Alpha,
@@ -87,6 +101,10 @@ def run(
     drop: Drop = None,
     types: Types = None,
     missing: Missing = "error",
+    groups: Groups = None,
+    blocks: Blocks = None,
+    strata: Strata = None,
+    pairs: Pairs = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -132,6 +150,7 @@ def run(
             rng=seed,
             device=device,
             progress=progress,
+            **design_options(groups, blocks, strata, pairs),
         )
         facts: dict[str, Any] = {"reference": reference, "seed": seed}
         if report is not None:

@@ -58,6 +58,49 @@ NoLimit = Annotated[
 ]
 
 
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Rows of one group (a subject, a session) move together; the column is not tested.",
+    ),
+]
+Blocks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROWS",
+        help="Rows are a series: blocks of so many move together; 'auto' finds how many.",
+    ),
+]
+Strata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Rows change places only within a stratum (a site, a prompt); not tested either.",
+    ),
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Rows of A and B with the same value are a pair (the same subject before and after).",
+    ),
+]
+
+
+def design_options(
+    groups: str | None, blocks: str | None, strata: str | None, pairs: str | None
+) -> dict[str, Any]:
+    """What the options say of rows that depend on each other, as `two_sample_test` takes it."""
+    length: int | str | None = blocks
+    if blocks is not None and blocks != "auto":
+        try:
+            length = int(blocks)
+        except ValueError:
+            raise InputError(f"--blocks is {blocks!r}; give a number of rows, or auto.") from None
+    return {"groups": groups, "blocks": length, "strata": strata, "pairs": pairs}
+
+
 def columns_from(
     keep: str | None, drop: str | None, types: list[str] | None, missing: str
 ) -> Columns:

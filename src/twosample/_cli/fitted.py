@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from .console import sentences
-from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
+from .files import (
+    Blocks,
+    By,
+    Drop,
+    Groups,
+    Keep,
+    Missing,
+    NoLimit,
+    Pairs,
+    Resize,
+    Strata,
+    Types,
+    columns_from,
+    design_options,
+    read_options_from,
+)
 from .shared import (
     A,
     Alpha,
@@ -55,6 +70,10 @@ def fit(
     drop: Drop = None,
     types: Types = None,
     missing: Missing = "error",
+    groups: Groups = None,
+    blocks: Blocks = None,
+    strata: Strata = None,
+    pairs: Pairs = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -82,6 +101,7 @@ def fit(
         progress = shows_progress(quiet)
 
         from .._api import resolve
+        from .._design import design_from
         from .._files.inputs import open_pair
         from .._files.opening import name_of
         from .._saving.saving import writable
@@ -96,7 +116,8 @@ def fit(
             unlimited=no_limit,
         )
         X, Y = open_pair(a, b, by, read_options)
-        test = resolve(method, permutations=permutations)
+        design = design_from(**design_options(groups, blocks, strata, pairs))
+        test = resolve(method, permutations=permutations, design=design)
         fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
         facts = {
             "files": [name_of(X), name_of(Y)],
@@ -143,6 +164,10 @@ def apply(
     explain: Explain = False,
     report: Report = None,
     by: By = None,
+    groups: Groups = None,
+    blocks: Blocks = None,
+    strata: Strata = None,
+    pairs: Pairs = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -152,7 +177,8 @@ def apply(
 
     The test is one that 'twosample fit' has learned from other rows: all rows of A and B are
     tested, and none is learned from. The columns must be those that it was fitted on, and what was
-    said of them then holds here: there are no options for columns and missing values.
+    said of them then holds here: there are no options for columns and missing values. Without
+    --groups, --blocks, --strata and --pairs those of the fit hold, too.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
     the explanation or the report could not be made.
@@ -183,7 +209,11 @@ def apply(
             b,
             by,
             read_options,
-            functools.partial(fitted.test, progress=progress),
+            functools.partial(
+                fitted.test,
+                progress=progress,
+                **design_options(groups, blocks, strata, pairs),
+            ),
             alpha=alpha,
             seed=seed,
             scheduler=scheduler,

@@ -11,7 +11,22 @@ import typer
 
 from ..errors import InputError
 from .console import sentences
-from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
+from .files import (
+    Blocks,
+    By,
+    Drop,
+    Groups,
+    Keep,
+    Missing,
+    NoLimit,
+    Pairs,
+    Resize,
+    Strata,
+    Types,
+    columns_from,
+    design_options,
+    read_options_from,
+)
 from .shared import (
     A,
     Alpha,
@@ -55,6 +70,10 @@ def run(
     drop: Drop = None,
     types: Types = None,
     missing: Missing = "error",
+    groups: Groups = None,
+    blocks: Blocks = None,
+    strata: Strata = None,
+    pairs: Pairs = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
 ) -> None:
@@ -94,6 +113,7 @@ def run(
             train_fraction=train_fraction,
             seed=seed,
             device=device,
+            **design_options(groups, blocks, strata, pairs),
         )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:

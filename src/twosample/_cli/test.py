@@ -14,7 +14,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .console import sentences
-from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
+from .files import (
+    Blocks,
+    By,
+    Drop,
+    Groups,
+    Keep,
+    Missing,
+    NoLimit,
+    Pairs,
+    Resize,
+    Strata,
+    Types,
+    columns_from,
+    design_options,
+    read_options_from,
+)
 from .shared import (
     A,
     Alpha,
@@ -66,6 +81,10 @@ def run(
     drop: Drop = None,
     types: Types = None,
     missing: Missing = "error",
+    groups: Groups = None,
+    blocks: Blocks = None,
+    strata: Strata = None,
+    pairs: Pairs = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -93,6 +112,8 @@ def run(
       twosample test reference.csv today.csv --report drift.html
       twosample test all.csv --by group=control,treated --missing drop
       twosample test reference.csv today.csv --drop id --type zip=category
+      twosample test before.csv after.csv --pairs patient
+      twosample test control.csv treated.csv --groups subject --strata clinic
       twosample test photos/ generated/ --resize 64x64
     """
     with sentences(a, b or a):
@@ -115,6 +136,7 @@ def run(
             seed=seed,
             device=device,
             scheduler=scheduler,
+            **design_options(groups, blocks, strata, pairs),
         )
         show(result, facts, context)
     if fail_on_reject and result.reject(alpha):
@@ -137,6 +159,7 @@ def run_test(
     seed: int | None,
     device: str,
     scheduler: str | None = None,
+    **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and the facts of the run."""
     from .._api import two_sample_test
@@ -149,6 +172,7 @@ def run_test(
         device=device,
         progress=read_options.progress,
         columns=read_options.rules,
+        **design,
     )
     return run_on_files(a, b, by, read_options, test, alpha=alpha, seed=seed, scheduler=scheduler)
 

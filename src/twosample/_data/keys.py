@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -22,7 +22,7 @@ class Described(NamedTuple):
     """A sample, as far as a design asks for it."""
 
     name: str  # what messages call it
-    batches: Iterable[object]  # its rows as they came, in parts
+    batches: Callable[[], Iterable[object]]  # its rows as they came, in parts
     size: int  # how many they are
     usable: Tensor | None  # which of them are used; None for all
 
@@ -100,7 +100,7 @@ def _array(values: Any, sample: Described) -> NDArray[Any]:
 
 
 def _column(name: str, sample: Described) -> NDArray[Any]:
-    parts = [_column_of(name, batch, sample.name) for batch in sample.batches]
+    parts = [_column_of(name, batch, sample.name) for batch in sample.batches()]
     kinds = {part.dtype.kind for part in parts}
     if len(kinds) > 1 and not kinds <= set("biuf"):
         parts = [part.astype(object) for part in parts]

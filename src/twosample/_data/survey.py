@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._design import Design, Units
+from .._design import Codes, Design, Units, block_length
 from .._design import Rows as EachRow
 from ..errors import InputError
 from .columns import Columns
@@ -256,9 +256,28 @@ def _without(rules: Columns, columns: tuple[str, ...]) -> Columns:
     return replace(rules, drop=(*rules.drop, *more))
 
 
+def _block_length(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Codes]) -> int:
+    """How long blocks have to be, by what is in memory."""
+    values = (x.values(), y.values())
+    if values[0] is None or values[1] is None:
+        raise InputError(
+            f"{design!r} looks for the length of blocks in the rows, which a stream does not keep; "
+            "give a number of rows, such as blocks=50."
+        )
+    # About the mean of each sample: where they differ, that is no memory.
+    of_x = values[0] - values[0].mean(0)
+    of_y = values[1] - values[1].mean(0)
+    pooled = np.concatenate([of_x, of_y])
+    series = [pooled[rows.numpy()] for rows in design.series((x.usable, y.usable), codes)]
+    return block_length(series, min(x.usable, y.usable))
+
+
 def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
     sizes = (x.usable, y.usable)
-    units = design.units(sizes, codes_for(design, x.described(), y.described()))
+    codes = codes_for(design, x.described(), y.described())
+    if design.wants_length:
+        design = design.resolved(_block_length(design, x, y, codes))
+    units = design.units(sizes, codes)
     if units is None:
         return None
     if units.sizes != sizes:
@@ -401,7 +420,16 @@ class _FirstPass:
 
     def described(self) -> Described:
         """The rows as they came, for a design to look at."""
-        return Described(self.profile.sample, self._stream.filled(), self.size, self._complete)
+        return Described(self.profile.sample, self._stream.filled, self.size, self._complete)
+
+    def values(self) -> NDArray[np.float64] | None:
+        """(N, columns) numbers of the rows that may be used; None where they are not in memory."""
+        if self._held is None:
+            return None
+        if isinstance(self._held, np.ndarray):
+            pixels: NDArray[np.float64] = self._held.reshape(len(self._held), -1).mean(1)
+            return pixels[:, None].astype(np.float64)
+        return self._held.as_numbers()
 
     def tables(self) -> Iterator[Table | Images]:
         """The rows, validated; what is in memory has been read already."""

@@ -159,6 +159,19 @@ class Table:
         labels = {place: [known[row] for row in rows] for place, known in self.labels.items()}
         return replace(self, numbers=self.numbers[rows], labels=labels)
 
+    def as_numbers(self) -> NDArray[np.float64]:
+        """(N, d) all columns as numbers: levels counted in their order, gaps at the mean."""
+        numbers = self.numbers.copy()
+        for place, labels in self.labels.items():
+            known = [label is not None for label in labels]
+            _, codes = np.unique([str(label) for label in labels], return_inverse=True)
+            numbers[known, place] = codes[known]
+        gaps = np.isnan(numbers)
+        if gaps.any():
+            means = np.nan_to_num(np.nanmean(numbers, axis=0)) if len(numbers) else 0.0
+            numbers = np.where(gaps, means, numbers)
+        return numbers
+
     def columns(self, order: list[int]) -> Table:
         """The columns in another order."""
         labels = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .designs import Blocks, Design, Groups, Key, Pairs, Rows, Strata, design_from
+from .lengths import autocovariance, block_length
 from .units import SIDE, Codes, Units, counted, plural
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "Rows",
     "Strata",
     "Units",
+    "autocovariance",
+    "block_length",
     "counted",
     "design_from",
     "plural",

@@ -67,14 +67,18 @@ class Design(ABC):
                 changes[field.name] = OPEN
         return replace(self, **changes) if changes else self  # type: ignore[type-var]
 
-    def resolved(self, length: int) -> Design:
-        """The same with a length that was found in the data; only blocks have one."""
-        return self
-
     @property
     def wants_length(self) -> bool:
-        """Whether a length has to be found in the data first."""
+        """Whether a length has to be found in the data first; only blocks have one."""
         return False
+
+    def series(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> list[Tensor]:
+        """The rows of each series, X and then Y counted on, in the order of time."""
+        return []
+
+    def resolved(self, length: int) -> Design:
+        """The same with the length that was found."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -234,23 +238,39 @@ class Blocks(Design):
     def wants_length(self) -> bool:
         return self.length == "auto"
 
+    def series(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> list[Tensor]:
+        strata, time = self._strata_and_time(sizes, codes)
+        rows = torch.arange(sum(sizes))
+        of_row = torch.cat(strata)
+        if time is None:
+            # Nobody knows when Y was taken: it is a series of its own.
+            of_row = 2 * of_row + (rows >= sizes[0])
+        order = _by_stratum_and_time(of_row, None if time is None else torch.cat(time))
+        counts = torch.unique(of_row, return_counts=True)[1]
+        return list(torch.split(order, counts.tolist()))
+
     def resolved(self, length: int) -> Design:
         return replace(self, length=length)
 
     def units(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> Units:
         if self.length == "auto":
             raise InputError("the length of blocks has not been found yet; give a number of rows.")
-        given = list(codes)
-        strata = given.pop(0) if self.strata is not None else _all_alike(sizes)
-        time = given.pop(0) if self.time is not None else None
-        interleaved = time is not None and _takes_turns(strata, time, self.length)
-        if time is not None and interleaved:
+        strata, time = self._strata_and_time(sizes, codes)
+        if time is not None and _takes_turns(strata, time, self.length):
             windows = _windows(strata, time, self.length)
             return Units.of(windows, windows, unit=SIDE, cell="block")
         blocks = _stretches(strata, time, self.length)
         if self.strata is None:
             return Units.of(blocks, unit="block")
         return Units.of(blocks, strata, unit="block", cell="stratum")
+
+    def _strata_and_time(
+        self, sizes: tuple[int, int], codes: Sequence[Codes]
+    ) -> tuple[Codes, Codes | None]:
+        given = list(codes)
+        strata = given.pop(0) if self.strata is not None else _all_alike(sizes)
+        time = given.pop(0) if self.time is not None else None
+        return strata, time
 
 
 def design_from(

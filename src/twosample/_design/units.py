@@ -55,6 +55,17 @@ class Units:
     unit: str = "unit"
     cell: str = ""
 
+    def __post_init__(self) -> None:
+        if not len(self.of_x) or not len(self.of_y):
+            return
+        last = int(self.of_x.max())
+        first = int(self.of_y.min())
+        if last >= first or int(self.of_y.max()) >= len(self.cells):
+            raise InputError(
+                f"units of X have numbers up to {last}, those of Y from {first} on, and "
+                f"{len(self.cells)} units have cells; number those of X from 0 on, then those of Y."
+            )
+
     @classmethod
     def of(
         cls,

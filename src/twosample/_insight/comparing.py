@@ -25,8 +25,9 @@ from .._calibration import PairSwap, Permutation
 from .._checks import check_alpha
 from .._data.columns import Columns
 from .._data.samples import split_rows
-from .._data.streams import Stream
-from .._data.survey import as_samples
+from .._data.streams import Stream, held
+from .._data.survey import every_row, survey
+from .._design import Blocks, Key, design_from
 from .._progress import bar
 from .._random import Generators, RNGLike, takes_rng
 from .._result import ALPHA, TwoSampleResult, format_pvalue
@@ -288,6 +289,10 @@ def compare(
     progress: bool | None = None,
     client: Any = None,
     columns: Columns | None = None,
+    groups: Key | None = None,
+    blocks: int | str | Blocks | None = None,
+    strata: Key | None = None,
+    pairs: Key | None = None,
 ) -> Comparison:
     """Test which of many samples come from another distribution than one reference.
 
@@ -301,6 +306,9 @@ def compare(
         read samples that do not fit in memory together.
     method, train_fraction, device, client, columns
         As in `two_sample_test`, for each sample.
+    groups, blocks, strata, pairs
+        As in `two_sample_test`; instead of a column, (values for the rows of the reference, name ->
+        values for the rows of that sample).
     correction
         For the number of samples. "holm" bounds the chance of any false finding, whatever the
         dependence. "bh" (Benjamini-Hochberg) bounds the expected share of false findings, under
@@ -351,9 +359,16 @@ def compare(
     """
     _check_asked(reference, samples, correction, alpha)
     test = resolve(method, permutations=permutations, train_fraction=train_fraction)
+
+    def options(name: str) -> dict[str, Any]:
+        keys = {"groups": groups, "strata": strata, "pairs": pairs}
+        own = {option: _own_values(option, key, name) for option, key in keys.items()}
+        return {"blocks": blocks, **own}
+
     # All samples are checked before the first is tested: better now than after an hour.
     for name in samples:
-        _check_sample(name, reference, samples[name], test, columns)
+        designed = resolve(test, design=design_from(**options(name)))
+        _check_sample(name, reference, samples[name], designed, columns)
     test = _with_enough(test, permutations is not None, correction, len(samples), alpha)
     generators = Generators(rng)
     seeds = _seeds(samples, generators)
@@ -382,7 +397,7 @@ def compare(
         for name in samples:
             try:
                 with _named_warnings(name):
-                    results[name] = run(samples[name], rng=seeds[name])
+                    results[name] = run(samples[name], rng=seeds[name], **options(name))
             except KeyboardInterrupt:
                 raise ComparisonInterrupted(comparison) from None
             except TwoSampleError as error:
@@ -447,6 +462,18 @@ def _check_asked(reference: Any, samples: object, correction: object, alpha: flo
     check_alpha(alpha)
 
 
+def _own_values(option: str, key: Key | None, name: str) -> Key | None:
+    """A column, or the values of the reference and of one sample."""
+    if not isinstance(key, tuple | list):
+        return key
+    if len(key) == 2 and isinstance(key[1], Mapping) and name in key[1]:
+        return key[0], key[1][name]
+    raise InputError(
+        f"{option} has no values for {name!r}; give a column, or (values for the rows of the "
+        "reference, {name: values for the rows of that sample, ...})."
+    )
+
+
 def _check_sample(
     name: str, reference: Any, sample: Any, test: TwoSampleTest, columns: Columns | None
 ) -> None:
@@ -457,11 +484,13 @@ def _check_sample(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they come with the test
-            sizes = as_samples(reference, sample, columns=columns).sizes
+            pair = (held(reference), held(sample))
+            seen = survey(pair, every_row, columns=columns, design=test.design).picked
         if test.learning is not None:
-            split_rows(sizes, test.learning.train_fraction, torch.Generator())
+            fraction = test.learning.train_fraction
+            split_rows(seen.sizes, fraction, torch.Generator(), units=seen.units)
         else:
-            _check_sizes(*sizes)
+            _check_sizes(*seen.sizes)
     except InputError as error:
         raise InputError(_about(name, error)) from error
 

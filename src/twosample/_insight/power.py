@@ -278,6 +278,11 @@ def predict_power(result: TwoSampleResult) -> PowerPlan:
     >>> plan.power(50) < plan.power(100) < 0.9 <= plan.power(plan.samples_needed(0.9))
     True
     """
+    if result.units is not None:
+        raise IncompatibleParts(
+            f"power is predicted for independent rows, and this test moved {result.design}; "
+            "predict it from one row, or one average, of each unit."
+        )
     planted = _planted(result)
     if planted is not None:
         return planted

@@ -159,6 +159,7 @@ def on_fewer_points(
         samples.y[chosen_y.to(samples.y.device)],
         samples.schema,
         (rows_x[chosen_x], rows_y[chosen_y]),
+        units=None if samples.units is None else samples.units.take(chosen_x, chosen_y),
     )
     # The points are scaled already, and what was learned stays as it is.
     return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))

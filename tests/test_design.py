@@ -1,0 +1,639 @@
+"""Rows that depend on each other: which of them move together, and that p-values stay exact."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+import twosample
+from twosample import (
+    Blocks,
+    Gaussian,
+    Groups,
+    HotellingT2,
+    MeanEmbedding,
+    Pairs,
+    Permutation,
+    Strata,
+    TwoSampleTest,
+    Units,
+    testing,
+)
+from twosample._calibration import _cut_units
+from twosample._cli.main import build
+from twosample._design import block_length
+from twosample.errors import IncompatibleParts, InputError, InputWarning
+
+RNG = np.random.default_rng(7)
+
+
+def gaussian_matrix(z: np.ndarray) -> np.ndarray:
+    squares = ((z[:, None] - z[None]) ** 2).sum(2)
+    return np.exp(-squares / 2)
+
+
+def naive_mmd(K: np.ndarray, in_x: np.ndarray) -> float:
+    """The unbiased MMD^2, by the definition."""
+    x = np.flatnonzero(in_x)
+    y = np.flatnonzero(~in_x)
+    xx = np.mean([K[i, j] for i in x for j in x if i != j])
+    yy = np.mean([K[i, j] for i in y for j in y if i != j])
+    return xx + yy - 2 * K[np.ix_(x, y)].mean()
+
+
+def scaled(result) -> np.ndarray:
+    return result.samples.pooled().double().numpy()
+
+
+# Exact, by going through all labellings
+
+
+def test_groups_of_unequal_sizes_give_the_pvalue_of_all_labellings():
+    of_x = np.array([5, 5, 5, 9, 2, 2, 2, 2])
+    of_y = np.array([1, 1, 7, 7, 7, 8])
+    X = RNG.normal(size=(8, 2))
+    Y = RNG.normal(0.7, 1, size=(6, 2))
+    test = TwoSampleTest(Gaussian(1.0), design=Groups((of_x, of_y)))
+    with pytest.warns(InputWarning, match=r"6 groups: the smallest possible p is 0\.05"):
+        result = test.run(X, Y, rng=0)
+    codes = np.concatenate([of_x, of_y])
+    K = gaussian_matrix(scaled(result))
+    names = [5, 9, 2, 1, 7, 8]  # those of X first
+    values = [naive_mmd(K, np.isin(codes, chosen)) for chosen in itertools.combinations(names, 3)]
+    assert len(values) == 20
+    assert result.statistic == pytest.approx(values[0], abs=1e-6)
+    assert sorted([result.statistic, *result.null_distribution]) == pytest.approx(
+        sorted(values), abs=1e-6
+    )
+    assert result.pvalue == np.mean(np.array(values) >= values[0] - 1e-9)
+    assert result.calibration.startswith("all 20 labellings of 3 + 3 groups")
+
+
+def contrast(in_x: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Weights of rows: within each cell X against Y, with the weight n_c m_c / (n_c + m_c)."""
+    weights = np.zeros(len(in_x))
+    for cell in np.unique(cells):
+        here = cells == cell
+        n, m = (here & in_x).sum(), (here & ~in_x).sum()
+        if n and m:
+            total = n * m / (n + m)
+            weights[here & in_x] = total / n
+            weights[here & ~in_x] = -total / m
+    return weights / weights[in_x].sum()
+
+
+def test_strata_give_the_pvalue_of_all_labellings_within_them():
+    of_x = np.array(["a", "a", "a", "b", "c"])
+    of_y = np.array(["a", "b", "b", "b", "d"])
+    X = RNG.normal(size=(5, 2))
+    Y = RNG.normal(size=(5, 2))
+    test = TwoSampleTest(Gaussian(1.0), design=Strata((of_x, of_y)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = test.run(X, Y, rng=0)
+    cells = np.concatenate([of_x, of_y])
+    K = gaussian_matrix(scaled(result))
+    in_a, in_b = np.flatnonzero(cells == "a"), np.flatnonzero(cells == "b")
+    values = []
+    for a, b in itertools.product(itertools.combinations(in_a, 3), itertools.combinations(in_b, 1)):
+        in_x = np.isin(np.arange(10), [*a, *b, 4])
+        weights = contrast(in_x, cells)
+        values.append(weights @ K @ weights)
+    assert len(values) == 16
+    # The values differ by a constant from those of the unbiased estimate, which is centred.
+    values = np.array(values) - np.mean(values)
+    assert sorted([result.statistic, *result.null_distribution]) == pytest.approx(
+        sorted(values), abs=1e-6
+    )
+    assert result.pvalue == np.mean(values >= values[0] - 1e-9)
+    assert "2 rows staying" in result.calibration
+
+
+def test_pairs_give_the_pvalue_of_all_swaps():
+    base = RNG.normal(size=(6, 2))
+    X = base + 0.1 * RNG.normal(size=(6, 2))
+    Y = base + 0.1 * RNG.normal(size=(6, 2)) + 0.1
+    order = RNG.permutation(6)
+    test = TwoSampleTest(Gaussian(1.0), design=Pairs((np.arange(6), order)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = test.run(X, Y[order], rng=0)
+    K = gaussian_matrix(scaled(result))
+    partner = 6 + np.argsort(order)
+    values = []
+    for swaps in itertools.product([False, True], repeat=6):
+        into_x = [partner[i] if swapped else i for i, swapped in enumerate(swaps)]
+        weights = np.where(np.isin(np.arange(12), into_x), 1 / 6, -1 / 6)
+        values.append(weights @ K @ weights)
+    values = np.array(values) - np.mean(values)
+    assert result.statistic == pytest.approx(values[0], abs=1e-6)
+    assert result.pvalue == np.mean(values >= values[0] - 1e-9)
+    assert "6 pairs: the smallest possible p is 0.016" in result.calibration
+
+
+def test_hotelling_of_pairs_is_the_paired_t2():
+    X = RNG.normal(size=(30, 3))
+    Y = X + RNG.normal(0.2, 0.3, size=(30, 3))
+    pairs = (np.arange(30), np.arange(30))
+    test = TwoSampleTest(MeanEmbedding(torch.eye(3)), statistic=HotellingT2(), design=Pairs(pairs))
+    result = test.run(X, Y, rng=0)
+    features = result.fitted.representation(result.samples.pooled()).double()
+    z = features[:30] - features[30:]
+    covariance = torch.from_numpy(np.cov(z.numpy().T))
+    t2 = 30 * z.mean(0) @ torch.linalg.solve(covariance, z.mean(0))
+    assert result.statistic == pytest.approx(float(t2), rel=1e-6)
+
+
+def test_eight_subjects_have_a_smallest_pvalue():
+    groups = (np.repeat(np.arange(4), 5), np.repeat(np.arange(4, 8), 5))
+    X, Y = RNG.normal(size=(20, 2)), RNG.normal(5, 1, size=(20, 2))
+    with pytest.warns(InputWarning, match=r"8 groups: the smallest possible p is 0\.014"):
+        result = twosample.two_sample_test(X, Y, "mmd-median", groups=groups, rng=0)
+    assert result.pvalue == 1 / 70 * 2 or result.pvalue == 1 / 70
+
+
+METHODS = ["spectral", "mmd-median", "mmd-fuse", "mmd-agg"]
+TRAINED = ["mmd-d", "mmd-o", "mmd-mkl", "mmd-compressed", "c2st-s", "c2st-l", "me", "scf"]
+
+
+def table(subjects: int, rows: int, seed: int, first: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(subjects), rows)
+    means = rng.normal(size=(subjects, 2))[who]
+    values = means + rng.normal(size=(len(who), 2))
+    return pd.DataFrame(
+        {"who": [f"s{each + first}" for each in who], "a": values[:, 0], "b": values[:, 1]}
+    ).assign(site=["north" if each % 2 else "south" for each in who])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"groups": "who"}, "12 + 10 groups"),
+        ({"groups": "who", "strata": "site"}, "12 + 10 groups within 2 strata"),
+        ({"pairs": "who"}, "10 pairs"),
+        ({"strata": "site"}, "48 + 40 rows within 2 strata"),
+        ({"blocks": 6}, "8 + 6 blocks"),
+        ({"blocks": 6, "strata": "site"}, "8 + 6 blocks within 2 strata"),
+    ],
+)
+def test_every_design_with_methods_that_test_all_rows(method, options, words):
+    first = 100 if "groups" in options else 0
+    X, Y = table(12, 4, 0), table(10, 4, 1, first)
+    drop = [name for name in ("who", "site") if name not in options.values()]
+    columns = twosample.Columns(drop=drop)
+    result = twosample.two_sample_test(X, Y, method, columns=columns, rng=0, **options)
+    assert 0 < result.pvalue <= 1
+    assert result.design == words
+    assert words in result.calibration
+    assert [column.name for column in result.fitted.schema.columns] == ["a", "b"]
+    assert result.effect.power is None
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_methods_that_train_keep_groups_whole(method):
+    X, Y = table(20, 5, 0).drop(columns="site"), table(16, 5, 1, 100).drop(columns="site")
+    make = getattr(twosample, method.replace("-", "_"))
+    test = make(permutations=19) if method == "mmd-mkl" else make(permutations=19, steps=2)
+    result = twosample.two_sample_test(X, Y, test, groups="who", rng=0)
+    assert result.units == (10, 8)
+    tested_x, tested_y = result.samples.rows
+    for sample, tested in ((X, tested_x), (Y, tested_y)):
+        names = sample["who"].to_numpy()
+        held = set(names[tested.numpy()])
+        others = np.delete(names, tested.numpy())
+        assert not held & set(others)
+        assert result.sizes[0] == 50
+
+
+def test_bins_of_many_units_are_whole_and_within_cells():
+    generator = torch.Generator().manual_seed(0)
+    of_x = torch.arange(900) // 3
+    of_y = torch.arange(1200) // 2
+    units = Units.of((of_x, of_y), (of_x % 7, of_y % 7), unit="group", cell="stratum")
+    bins = _cut_units(units, 100, generator)
+    assert bins.moving <= 100 and bins.cells is not None
+    cell_of_row = torch.cat([units.cells[units.of_x], units.cells[units.of_y]])
+    for number in range(bins.count):
+        members = bins.of_all == number
+        assert len(torch.unique(cell_of_row[members])) == 1
+        assert len({bool(row >= 900) for row in torch.nonzero(members)[:, 0]}) == 1
+    of_units = torch.cat([units.of_x, units.of_y])
+    for unit in range(len(units.cells)):
+        assert len(torch.unique(bins.of_all[of_units == unit])) == 1
+
+
+def test_many_pairs_are_tied_together():
+    pairs = torch.arange(5000)
+    units = Units.of((pairs, pairs), (pairs, pairs), unit="side", cell="pair")
+    bins = _cut_units(units, 200, torch.Generator().manual_seed(0))
+    assert bins.moving <= 200 and bins.moving_x == bins.moving_y
+    shuffles = Permutation(5).shuffles(bins, torch.Generator().manual_seed(1)).all()
+    in_x = bins.in_x(shuffles)[:, bins.of_all] > 0
+    # Of every pair one side is in X, whatever has moved.
+    assert bool((in_x[:, :5000] ^ in_x[:, 5000:]).all())
+    assert not bool((in_x[1:, :5000] == in_x[:1, :5000]).all())
+
+
+# The laws
+
+
+@st.composite
+def drawn_units(draw):
+    n, m = draw(st.integers(4, 14)), draw(st.integers(4, 14))
+    cells = draw(st.integers(1, 3))
+    groups = draw(st.lists(st.integers(0, 5), min_size=n + m, max_size=n + m))
+    codes = torch.tensor(groups)
+    # A group lies in one cell.
+    return Units.of((codes[:n], codes[n:]), (codes[:n] % cells, codes[n:] % cells))
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_units(), st.integers(0, 2**31))
+def test_moves_are_a_group_and_labellings_are_counted(units, seed):
+    of_x, of_y = units.in_cells()
+    if not bool(((of_x > 0) & (of_y > 0)).any()):
+        with pytest.raises(InputError, match="nothing can change places"):
+            units.check()
+        return
+    generator = torch.Generator().manual_seed(seed)
+    bins = _cut_units(units, 1000, generator)
+    listed = Permutation(100_000).shuffles(bins, generator).all()
+    labellings = {tuple(row) for row in bins.in_x(listed).tolist()}
+    assert len(labellings) == len(listed) == units.labellings()
+    # Every labelling is again one of them after any move, so they are an orbit of a group.
+    drawn = Permutation(10).shuffles(bins, generator, order_matters=True).all()
+    for move in drawn:
+        moved = bins.in_x(listed)
+        moved[:, : bins.moving] = moved[:, : bins.moving][:, move.argsort()]
+        assert {tuple(row) for row in moved.tolist()} == labellings
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_units(), st.floats(0.2, 0.8), st.integers(0, 2**31))
+def test_a_split_is_between_units(units, fraction, seed):
+    try:
+        of_x, of_y = units.split(fraction, torch.Generator().manual_seed(seed), None)
+    except InputError:
+        return
+    for of_rows, (trained, tested) in ((units.of_x, of_x), (units.of_y, of_y)):
+        assert not set(of_rows[trained].tolist()) & set(of_rows[tested].tolist())
+        assert sorted([*trained.tolist(), *tested.tolist()]) == list(range(len(of_rows)))
+    assert units.take(of_x[1], of_y[1]).labellings() > 1
+
+
+def test_a_split_balances_strata():
+    strata = torch.arange(400) % 4
+    units = Units.of((torch.arange(400), torch.arange(400)), (strata, strata))
+    of_x, _ = units.split(0.25, torch.Generator().manual_seed(0), None)
+    counts = torch.bincount(strata[of_x[0]])
+    assert counts.tolist() == [25, 25, 25, 25]
+
+
+@dataclasses.dataclass(frozen=True)
+class ByInitial(twosample.Design):
+    """Somebody's own: who has the same initial moves together."""
+
+    column: str
+
+    @property
+    def keys(self):
+        return (self.column,)
+
+    def units(self, sizes, codes):
+        return Units.of(codes[0], unit="initial")
+
+
+def test_a_design_of_somebodys_own_works_as_ours_do():
+    X, Y = table(6, 4, 0), table(7, 4, 1, 10)
+    testing.check_design(ByInitial("who"), X, Y)
+    test = dataclasses.replace(twosample.mmd_median(), design=ByInitial("who"))
+    result = test.run(X, Y, rng=0, columns=twosample.Columns(drop=["site"]))
+    assert result.design == "6 + 7 initials"
+
+
+def test_blocks_are_no_exact_design():
+    X, Y = table(6, 4, 0)[["a"]], table(7, 4, 1)[["a"]]
+    with pytest.raises(testing.BrokenContract, match="the units and cells are the same"):
+        testing.check_design(Blocks(5), X, Y)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"groups": "who"}, InputError, r"10 groups \(column 'who'\) of X are in Y, too"),
+        ({"groups": "nobody"}, InputError, "X has no column 'nobody'"),
+        ({"groups": ([1, 2], [3])}, InputError, r"the values for X have the shape \(2,\)"),
+        ({"groups": 7}, InputError, "give the name of a column of both tables"),
+        ({"pairs": "who", "strata": "site"}, IncompatibleParts, "do not go together"),
+        ({"blocks": 5, "groups": "who"}, IncompatibleParts, "do not go together"),
+        ({"blocks": "long"}, InputError, "blocks is 'long'"),
+        ({"blocks": 0}, InputError, "length of blocks"),
+        ({"strata": "name"}, InputError, "no stratum has rows of both X and Y"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, error, words):
+    X = table(10, 4, 0).assign(name="x")
+    Y = table(12, 4, 1).assign(name="y")
+    with pytest.raises(error, match=words):
+        twosample.two_sample_test(X, Y, "mmd-median", rng=0, **options)
+
+
+def test_a_group_lies_in_one_stratum():
+    X, Y = table(6, 4, 0), table(6, 4, 1, 10)
+    X.loc[0, "site"] = "north"
+    with pytest.raises(InputError, match="1 group of X has rows in several"):
+        twosample.two_sample_test(X, Y, "mmd-median", groups="who", strata="site")
+
+
+def test_missing_groups_are_refused():
+    X, Y = table(6, 4, 0), table(6, 4, 1, 10)
+    X.loc[3, "who"] = None
+    with pytest.raises(InputError, match=r"column 'who' has 1 missing values in X"):
+        twosample.two_sample_test(X, Y, "mmd-median", groups="who")
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        twosample.mmd_block(),
+        TwoSampleTest(Gaussian(), calibration=twosample.SpectralLimit()),
+        TwoSampleTest(Gaussian(), statistic=twosample.MMD("paired")),
+        twosample.c2st_s(asymptotic=True),
+    ],
+    ids=["swaps", "limit", "paired", "binomial"],
+)
+def test_laws_of_independent_rows_are_refused(test):
+    with pytest.raises(IncompatibleParts, match=r"Use (Permutation|MMD)\("):
+        twosample.two_sample_test(np.zeros((9, 1)), np.zeros((9, 1)), test, groups="0")
+
+
+def test_too_few_groups_to_split():
+    X, Y = table(1, 9, 0), table(5, 9, 1, 10)
+    with pytest.raises(InputError, match="X has 1 group, too few to train on some"):
+        twosample.two_sample_test(X, Y, "mmd-d", groups="who")
+
+
+# Series
+
+
+def autoregression(rows: int, phi: float, seed: int) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=rows + 100)
+    series = np.zeros(rows + 100)
+    for t in range(1, len(series)):
+        series[t] = phi * series[t - 1] + noise[t]
+    return series[100:, None]
+
+
+def test_longer_memory_asks_for_longer_blocks():
+    lengths = []
+    for phi in (0.0, 0.5, 0.8):
+        each = [block_length([autoregression(4000, phi, seed)], 4000) for seed in range(5)]
+        lengths.append(float(np.median(each)))
+    # By theory: 2 phi / (1 - phi^2) / 0.05.
+    assert lengths[0] <= 3
+    assert lengths[1] == pytest.approx(26.7, rel=0.3)
+    assert lengths[2] == pytest.approx(88.9, rel=0.3)
+
+
+def test_blocks_are_contiguous_and_even():
+    units = Blocks(10).units((95, 43), ())
+    rows = units.rows.tolist()
+    assert min(rows) >= 10 and max(rows) <= 12
+    assert bool((units.of_x.diff() >= 0).all()) and bool((units.of_y.diff() >= 0).all())
+
+
+def test_samples_that_take_turns_quickly_swap_within_blocks():
+    time_x, time_y = np.arange(0, 200, 2), np.arange(1, 200, 2)
+    codes = (torch.from_numpy(time_x), torch.from_numpy(time_y))
+    design = Blocks(10, time=(time_x, time_y))
+    units = design.units((100, 100), [codes])
+    assert units.describe() == "10 blocks"
+    # And where they take turns slowly, stretches of either sample change places.
+    time_x = np.concatenate([np.arange(0, 50), np.arange(100, 150)])
+    time_y = np.concatenate([np.arange(50, 100), np.arange(150, 200)])
+    codes = (torch.from_numpy(time_x), torch.from_numpy(time_y))
+    assert design.units((100, 100), [codes]).describe() == "10 + 10 blocks"
+
+
+def test_the_length_is_found_in_the_data():
+    series = autoregression(600, 0.8, 0)
+    result = twosample.two_sample_test(
+        series[:300], series[300:], "mmd-median", blocks="auto", rng=0
+    )
+    assert result.design == "10 + 10 blocks"
+
+
+# Levels, by exact binomial limits
+
+
+def rejections(runs: int, draw, **options) -> int:
+    count = 0
+    for seed in range(runs):
+        X, Y, keys = draw(np.random.default_rng(seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            result = twosample.two_sample_test(
+                X, Y, "mmd-median", permutations=99, rng=seed, **keys, **options
+            )
+        count += result.reject(0.05)
+    return count
+
+
+def subjects(rng):
+    """Subjects with 1 to 12 rows, half of whose variance is theirs."""
+
+    def draw(first):
+        who = np.repeat(np.arange(12) + first, rng.integers(1, 13, size=12))
+        own = dict(zip(np.unique(who), rng.normal(size=(12, 2)), strict=True))
+        return np.array([own[each] for each in who]) + rng.normal(size=(len(who), 2)), who
+
+    (X, of_x), (Y, of_y) = draw(0), draw(100)
+    return X, Y, {"groups": (of_x, of_y)}
+
+
+def strata(rng):
+    """Two strata far apart, three quarters of X in one and of Y in the other."""
+    of_x, of_y = rng.random(60) < 0.75, rng.random(50) < 0.25
+    X = rng.normal(size=(60, 2)) + 3 * of_x[:, None]
+    Y = rng.normal(size=(50, 2)) + 3 * of_y[:, None]
+    return X, Y, {"strata": (of_x, of_y)}
+
+
+def before_and_after(rng):
+    base = 3 * rng.normal(size=(30, 2))
+    pairs = (np.arange(30), np.arange(30))
+    return (
+        base + rng.normal(size=(30, 2)),
+        base + rng.normal(size=(30, 2)),
+        {"pairs": pairs},
+    )
+
+
+@pytest.mark.parametrize("draw", [subjects, strata, before_and_after])
+def test_the_level_is_kept(draw):
+    runs = 60
+    assert rejections(runs, draw) <= binom(runs, 0.05).isf(1e-4)
+
+
+def test_without_the_design_the_level_is_lost():
+    def rows_only(draw):
+        return lambda rng: (*draw(rng)[:2], {})
+
+    assert rejections(30, rows_only(subjects)) >= 9
+    assert rejections(10, rows_only(strata)) == 10
+
+
+def test_a_pair_finds_what_samples_do_not():
+    def shifted(rng):
+        X, Y, keys = before_and_after(rng)
+        return X, Y + 1.0, keys
+
+    runs = 20
+    paired = rejections(runs, shifted)
+    unpaired = rejections(runs, lambda rng: (*shifted(rng)[:2], {}))
+    assert paired >= 16 and unpaired <= 8
+
+
+# Everything around a test
+
+
+def test_a_fitted_test_remembers_columns_and_asks_for_arrays(tmp_path):
+    X, Y = table(8, 4, 0), table(8, 4, 1, 50)
+    test = twosample.mmd_o(permutations=19, steps=2)
+    with_column = dataclasses.replace(test, design=Groups("who", strata="site"))
+    fitted = with_column.fit(X, Y, rng=0)
+    fitted.save(tmp_path / "test.safetensors")
+    loaded = twosample.load(tmp_path / "test.safetensors")
+    assert loaded.spec.design == Groups("who", strata="site")
+    new = table(9, 4, 2, 100), table(9, 4, 3, 200)
+    assert loaded.test(*new, rng=1).design == "9 + 9 groups within 2 strata"
+    assert loaded.test(*new, rng=1).pvalue == fitted.test(*new, rng=1).pvalue
+
+    codes = (X.pop("who"), Y.pop("who"))
+    columns = twosample.Columns(drop=["site"])
+    with_arrays = dataclasses.replace(test, design=Groups(codes))
+    fitted = with_arrays.fit(X, Y, rng=0, columns=columns)
+    fitted.save(tmp_path / "other.safetensors")
+    loaded = twosample.load(tmp_path / "other.safetensors")
+    codes = (new[0].pop("who"), new[1].pop("who"))
+    with pytest.raises(InputError, match="other rows need their own"):
+        loaded.test(*new, rng=1)
+    assert loaded.test(*new, rng=1, groups=codes).design == "9 + 9 groups"
+
+
+def test_a_stream_has_designs():
+    X, Y = table(12, 4, 0).drop(columns="site"), table(10, 4, 1, 50).drop(columns="site")
+    pieces = [
+        twosample.Stream.batches([sample[:13], sample[13:30], sample[30:]]) for sample in (X, Y)
+    ]
+    test = twosample.mmd_o(permutations=49, steps=2)
+    there = twosample.two_sample_test(*pieces, test, groups="who", rng=0)
+    here = twosample.two_sample_test(X, Y, test, groups="who", rng=0)
+    assert there.units == here.units == (6, 5)
+    assert there.pvalue == here.pvalue
+    with pytest.raises(InputError, match="which a stream does not keep"):
+        twosample.two_sample_test(*pieces, test, blocks="auto", groups=None, rng=0)
+
+
+def test_an_iterator_has_no_columns_beside_what_is_tested():
+    X, Y = table(6, 4, 0), table(6, 4, 1, 50)
+    with pytest.raises(InputError, match="can be read only once"):
+        twosample.two_sample_test(iter([X]), iter([Y]), "mmd-median", groups="who")
+
+
+def test_rows_that_are_left_out_leave_their_groups():
+    X, Y = table(6, 4, 0), table(6, 4, 1, 50)
+    X.loc[:3, "a"] = np.nan
+    columns = twosample.Columns(drop=["site"], missing="drop")
+    result = twosample.two_sample_test(X, Y, "mmd-median", columns=columns, groups="who", rng=0)
+    assert result.units == (5, 6) and result.sizes == (20, 24)
+
+
+def test_compare_takes_a_column_or_arrays():
+    reference = table(8, 4, 0)
+    samples = {"a": table(8, 4, 1, 50), "b": table(8, 4, 2, 100)}
+    by_column = twosample.compare(reference, samples, "mmd-median", groups="who", rng=0)
+    codes = (reference["who"], {name: each["who"] for name, each in samples.items()})
+    columns = twosample.Columns(drop=["who"])
+    by_array = twosample.compare(
+        reference, samples, "mmd-median", groups=codes, columns=columns, rng=0
+    )
+    for name in samples:
+        assert by_column[name].units == (8, 8)
+        assert by_column[name].pvalue == by_array[name].pvalue
+
+
+def test_explaining_shuffles_what_the_test_shuffled():
+    X, Y = table(12, 6, 0).drop(columns="site"), table(12, 6, 1, 50).drop(columns="site")
+    Y["a"] += 3
+    for method in ("spectral", "mmd-median"):
+        result = twosample.two_sample_test(X, Y, method, groups="who", rng=0)
+        explanation = result.explain(rng=0)
+        assert "12 + 12 groups" in explanation.calibration
+        first = explanation.columns[0]
+        assert first.name == "a" and first.adjusted <= 0.05
+
+
+def test_the_default_trains_only_where_there_are_enough_units():
+    X, Y = table(10, 60, 0).drop(columns="site"), table(10, 60, 1, 50).drop(columns="site")
+    result = twosample.two_sample_test(X, Y, groups="who", rng=0)
+    assert result.chosen is None and result.method == "spectral"
+
+
+def test_one_labelling_is_not_many():
+    assert Units.of((torch.arange(3), torch.arange(4))).labellings() == math.comb(7, 3)
+
+
+# The command line
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, first, seed in (("a", 0, 0), ("b", 50, 1), ("c", 100, 2)):
+        table(10, 5, seed, first).to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path
+
+
+def command(*words) -> str:
+    outcome = CliRunner().invoke(build(), [str(word) for word in words])
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
+
+
+def test_the_command_line_has_designs(files):
+    a, b, c = files / "a.csv", files / "b.csv", files / "c.csv"
+    quick = ["--method", "mmd-median", "--seed", "0"]
+    said = json.loads(
+        command("test", a, b, "--groups", "who", "--strata", "site", "--json", *quick)
+    )
+    assert said["design"] == "10 + 10 groups within 2 strata" and said["units"] == [10, 10]
+    X, Y = pd.read_csv(a), pd.read_csv(b)
+    here = twosample.two_sample_test(X, Y, "mmd-median", groups="who", strata="site", rng=0)
+    assert said["pvalue"] == here.pvalue
+    text = command("test", a, a, "--pairs", "who", "--drop", "site", *quick)
+    assert "10 pairs" in text
+    assert "blocks" in command("test", a, b, "--blocks", "auto", "--drop", "who,site", *quick)
+    several = command("compare", a, b, c, "--groups", "who", "--drop", "site", *quick)
+    assert "b.csv" in several
+    kernel = files / "kernel.safetensors"
+    command("fit", a, b, "-o", kernel, "--groups", "who", "--drop", "site", *quick)
+    assert "10 + 10 groups" in command("apply", kernel, b, c, "--seed", "0")
+    wrong = CliRunner().invoke(build(), ["test", str(a), str(b), "--blocks", "x"])
+    assert wrong.exit_code == 2 and "give a number of rows, or auto" in wrong.output
