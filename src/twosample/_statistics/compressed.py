@@ -30,9 +30,15 @@ class PreparedCompressed:
     bins: Bins
     sizes: tuple[int, int]
     totals: Tensor  # (S, p) sums of features over bins
-    spread: float  # E|f - E f|^2: over n + over m, what |mean of X - mean of Y|^2 has when P = Q
+    spread: float  # the trace of the covariance of the features
     witness: tuple[Tensor, Tensor]  # w at the points of X and of Y, in the observed labelling
     resolution: float
+
+    @property
+    def excess(self) -> float:
+        """What |mean of X - mean of Y|^2 is on average when P = Q, for the observed sizes."""
+        n, m = self.sizes
+        return (1 / n + 1 / m) * self.spread
 
 
 @dataclass(frozen=True)
