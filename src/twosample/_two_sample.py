@@ -355,17 +355,19 @@ class FittedTest:
         `groups`, `blocks`, `strata` and `pairs` are as in `two_sample_test`; without them, those of
         the fit hold, if they were columns.
         """
-        design = design_from(groups, blocks, strata, pairs) or self.spec.design
-        # What does not fit with the other parts is refused here.
-        fitted = replace(self, spec=replace(self.spec, design=design))
+        design = design_from(groups, blocks, strata, pairs)
+        if design is not None:
+            # What does not fit with the other parts is refused here.
+            other = replace(self, spec=replace(self.spec, design=design))
+            return other.test(X, Y, rng=rng, progress=progress, client=client)
         resources = self.spec._resources(progress, client)
         with open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(
-                pair, no_rows, schema=self.schema, scaling=self.scaling, design=design
+                pair, no_rows, schema=self.schema, scaling=self.scaling, design=self.spec.design
             )
             with threads_for(self.schema):
-                return fitted._test(pair, surveyed, Generators(rng), resources)
+                return self._test(pair, surveyed, Generators(rng), resources)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
