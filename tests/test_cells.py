@@ -175,10 +175,10 @@ def test_cells_of_all_batches_count():
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_level_for_every_row_is_refused(tmp_path, kind):
+def test_a_level_for_every_row_tells_nothing(tmp_path, kind):
     x = [f"id{number}" for number in range(24)]
     y = [f"id{number}" for number in range(20, 44)]
-    with pytest.raises(InputError, match="44 different values in 48 cells of column 'age'") as it:
+    with pytest.raises(InputError, match=r"'age' .44 different values in 48 cells") as it:
         p_value(tmp_path, kind, x, y)
-    for remedy in ("--drop age", "--type age=number", "--type age=category"):
+    for remedy in ("--type age=number", "--type age=category"):
         assert remedy in str(it.value)

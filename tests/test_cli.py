@@ -313,10 +313,10 @@ def test_json_in_a_process_of_its_own(folder):
         (["same.csv", "few.csv"], "row"),
         (["same.csv", "header.csv"], "header.csv is empty: it has 0 rows"),
         (
-            ["same.csv", "missing.csv"],
+            ["same.csv", "missing.csv", "--missing", "error"],
             "missing.csv contains 1 missing value (first at line 62, column 'size')",
         ),
-        (["same.csv", "date.csv"], "date.csv has values of type Date in column 'size'"),
+        (["same.csv", "date.csv"], "same.csv has numbers in column 'size' but date.csv has dates"),
         (["same.csv", "same.npy"], "same.csv has named columns but same.npy has none"),
         (["scalar.npy", "scalar.npy"], "scalar.npy is a single"),
         (

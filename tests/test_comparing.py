@@ -172,8 +172,9 @@ def test_columns_are_chosen_for_all_samples_and_rows_left_out_are_counted():
         return pl.DataFrame({"id": range(rows), "x": [None, *numbers[1:].tolist()]})
 
     samples = {"a": table(1, 30), "b": table(2, 40)}
-    with pytest.raises(InputError, match=r"^a: X .* missing"):
-        compare(table(0, 50), samples, QUICK, rng=0)
+    strict = twosample.Columns(missing="error")
+    with pytest.raises(InputError, match=r"^a: 2 things .* X .* missing .* Y .* missing"):
+        compare(table(0, 50), samples, QUICK, columns=strict, rng=0)
     columns = twosample.Columns(drop=["id"], missing="drop")
     found = compare(table(0, 50), samples, QUICK, columns=columns, rng=0)
     assert found["b"].sizes == (49, 39) and found["b"].fitted.schema.features == ("x",)
@@ -271,7 +272,7 @@ class Untrained(nn.Module):
             r"wrong: X has 2 columns but Y has 3; .* \(X is the reference, Y is wrong\.\)",
         ),
         (normal(0, 3), r"wrong: Y has 3 rows; .* needs at least 4 .*Y is wrong"),
-        ([[1.0, float("nan")]] * 9, r"wrong: Y .*"),
+        ([[1.0, float("inf")]] * 9, r"wrong: Y .*"),
     ],
 )
 def test_a_sample_that_cannot_be_tested_is_named_before_anything_is_trained(bad, message):
@@ -552,8 +553,10 @@ def test_options_for_files_hold_for_all_of_them(folder):
     words = ["ref.csv", "gaps.csv", *OPTIONS, "--columns", "a,b"]
     assert (
         "gaps.csv contains 1 missing value (first at line 3, column 'b')"
-        in call(*words, code=2).stderr
+        in call(*words, "--missing", "error", code=2).stderr
     )
+    noted = call(*words).stderr
+    assert "column 'b': 0 of 80 in ref.csv, 1 of 4 in gaps.csv" in noted
     done = call(*words, "--missing", "drop", "--report", "page.html")
     assert "- gaps.csv: left out for missing values: 0 + 1 rows." in done.stdout
     assert "gaps.csv: left out for missing values: 0 + 1 rows." in (

@@ -42,6 +42,7 @@ from twosample._cli import main as cli
 from twosample._data import embedding
 from twosample._data import streams as module
 from twosample._data import survey as survey_module
+from twosample._data.columns import Columns
 from twosample._data.moments import Moments
 from twosample._data.profile import Profile, schema_and_scaling
 from twosample._data.rereading import points_to_test
@@ -440,7 +441,10 @@ BAD = {
     "rows": (lambda: [normal(5)[:0]], r"X is empty: its stream gave no rows"),
     "words": (lambda: ["abc"], r"X is a single str, not rows"),
     "numbers": (lambda: [1, 2], r"X is a single int, not rows"),
-    "objects": (lambda: [np.array([[None]])], r"X contains 1 missing value"),
+    "objects": (
+        lambda: [np.array([[None]])],
+        r"X contains 1 missing value \(first at row 0, column 0\)",
+    ),
 }
 
 
@@ -452,8 +456,10 @@ def test_bad_batches_are_located(name, once, temporary):
     with np.errstate(all="ignore"):
         batches = make()
     other = pd.DataFrame({"a": ["b", "c"]}) if name == "text" else normal(9)
+    strict = Columns(missing="error") if name in ("missing", "batch", "objects") else None
+    stream = iter(batches) if once else Stream.batches(batches)
     with pytest.raises(InputError, match=message):
-        FIXED.run(iter(batches) if once else Stream.batches(batches), other, rng=0)
+        FIXED.run(stream, other, rng=0, columns=strict)
 
 
 def test_columns_must_be_the_same_in_all_batches():
@@ -477,8 +483,8 @@ def test_columns_must_be_the_same_in_all_batches():
 
 
 def test_text_is_found_before_it_fills_the_memory(monkeypatch):
-    words = pd.DataFrame({"a": [str(number) for number in range(10_001)]})
-    with pytest.raises(InputError, match="X has more than 10000 different values in column 'a'"):
+    words = pd.DataFrame({"a": [f"word {number}" for number in range(10_001)]})
+    with pytest.raises(InputError, match=r"column 'a' \(more than 10000 different values in 40004"):
         FIXED.run(Stream.batches([words] * 3), words)
 
 

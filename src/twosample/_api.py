@@ -61,8 +61,8 @@ def two_sample_test(
         that of this machine, to the bit where processors are alike and torch has one thread here as
         it has there, else to the rounding of kernel values.
     columns
-        Which columns of tables to test, as what, and what becomes of missing values, which are an
-        error by default.
+        Which columns of tables to test, as what, and what becomes of missing values. By default
+        they are counted and tested as such, and an `InputNote` says how many there are.
     groups, strata, pairs
         Which rows depend on each other: the name of a column of both tables, which is then not
         tested, or (values for the rows of X, values for the rows of Y). Rows of one group (a

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 
 
 def printable(text: str) -> str:
@@ -21,7 +23,18 @@ class TwoSampleError(Exception):
 
 
 class InputError(TwoSampleError, ValueError):
-    """The samples cannot be tested as they are."""
+    """The samples cannot be tested as they are; it may say several reasons at once."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What stands in the way, a sentence each."""
+        return tuple(str(problem) for problem in self.args)
+
+    def __str__(self) -> str:
+        if len(self.args) < 2:
+            return super().__str__()
+        numbered = [f"({number}) {text}" for number, text in enumerate(self.problems, 1)]
+        return printable(f"{len(numbered)} things stand in the way: {' '.join(numbered)}")
 
 
 class UnknownOption(InputError, TypeError):
@@ -48,8 +61,42 @@ class InputWarning(UserWarning):
     """The samples can be tested, but something about them deserves a look."""
 
 
+class InputNote(InputWarning):
+    """Something about the samples was decided by a rule; it may be decided otherwise."""
+
+
 class TrainingWarning(UserWarning):
     """Training ended early or in an unusual way."""
+
+
+class Obstacles:
+    """What stands in the way of a test, gathered, so that all of it can be said at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[str, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @contextmanager
+    def noted(self, about: Hashable = None) -> Iterator[None]:
+        """Go on after an `InputError`; of several `about` the same thing, the first is kept."""
+        try:
+            yield
+        except InputError as error:
+            key = error.problems if about is None else about
+            self._found.setdefault(key, error.problems)
+
+    def include(self, other: Obstacles) -> None:
+        """Take over what another has gathered."""
+        for about, problems in other._found.items():
+            self._found.setdefault(about, problems)
+
+    def raise_any(self) -> None:
+        """Raise one error that says everything, if there is anything to say."""
+        problems = [problem for found in self._found.values() for problem in found]
+        if problems:
+            raise InputError(*dict.fromkeys(problems))
 
 
 def warn(message: str, kind: type[Warning] = InputWarning) -> None:

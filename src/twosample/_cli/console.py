@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import typer
 
-from ..errors import TwoSampleError, printable
+from ..errors import InputError, InputNote, TwoSampleError, printable
 from .interrupts import NO_VERDICT, begin_work, end_work, ending
 
 FAILED = 2
@@ -33,9 +33,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
 
     def say(kind: str, message: object) -> None:
         nonlocal explained
-        if kind != "warning":
+        if kind not in ("note", "warning"):
             end_work()  # an impatient second Ctrl-C must not cut the sentence short
-        typer.echo(f"{kind}: {printable(str(message))}", err=True)
+        typer.echo(f"{kind}: {_listed(message)}", err=True)
         # The library speaks of X and Y; on the command line they are files.
         speaks_of_samples = re.search(r"\b[XY]\b", str(message)) is not None
         if a and speaks_of_samples and not explained:
@@ -47,7 +47,9 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = lambda message, *_, **__: say("warning", message)
+        warnings.showwarning = lambda message, kind, *_, **__: say(
+            "note" if issubclass(kind, InputNote) else "warning", message
+        )
         try:
             yield
         except TwoSampleError as error:
@@ -71,3 +73,12 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
             raise typer.Exit(FAILED) from error
         finally:
             end_work()
+
+
+def _listed(message: object) -> str:
+    """A message as it is shown: of several problems each on a line of its own."""
+    problems = message.problems if isinstance(message, InputError) else ()
+    if len(problems) < 2:
+        return printable(str(message))
+    lines = [f"  {number}. {printable(text)}" for number, text in enumerate(problems, 1)]
+    return "\n".join([f"{len(problems)} things stand in the way:", *lines])

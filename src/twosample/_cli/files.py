@@ -22,10 +22,17 @@ By = Annotated[
     ),
 ]
 Keep = Annotated[
-    str | None,
-    typer.Option("--columns", metavar="NAMES", help="Test these columns only, such as age,height."),
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help="Test these columns only, such as age,height; may be repeated.",
+    ),
 ]
-Drop = Annotated[str | None, typer.Option(metavar="NAMES", help="Test all columns but these.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAMES", help="Test all columns but these; may be repeated."),
+]
 Types = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,11 +42,12 @@ Types = Annotated[
     ),
 ]
 Missing = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="POLICY",
-        help="What to do about missing values: error; drop (leave out their rows); indicator (put "
-        "the mean in their place and add a column that says so).",
+        help="What to do about missing values: indicator (put the mean in their place and add a "
+        "column that says so: the default, with a note); drop (leave out their rows); error.",
+        show_default=False,
     ),
 ]
 Resize = Annotated[
@@ -102,7 +110,7 @@ def design_options(
 
 
 def columns_from(
-    keep: str | None, drop: str | None, types: list[str] | None, missing: str
+    keep: list[str] | None, drop: list[str] | None, types: list[str] | None, missing: str | None
 ) -> Columns:
     """What the options say of columns."""
     kinds: dict[str, Any] = {}
@@ -114,7 +122,7 @@ def columns_from(
             )
         if kinds.setdefault(name, kind) != kind:
             raise InputError(f"--type gives column '{name}' two kinds; choose one.")
-    if missing not in ("error", "drop", "indicator"):
+    if missing not in (None, "error", "drop", "indicator"):
         raise InputError(f"--missing is {missing!r}; use error, drop or indicator.")
     return Columns(_names(keep), _names(drop) or (), kinds, missing)  # type: ignore[arg-type]
 
@@ -140,9 +148,12 @@ def read_options_from(
     )
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def _names(texts: list[str] | None) -> tuple[str, ...] | None:
     """Names with commas between them; a name that contains a comma stands in quotes."""
-    if text is None:
+    if texts is None:
         return None
-    fields = next(csv.reader([text]), [])
-    return tuple(name.strip() for name in fields)
+    names: dict[str, None] = {}
+    for text in texts:
+        fields = next(csv.reader([text]), [""])
+        names |= dict.fromkeys(name.strip() for name in fields)
+    return tuple(names)

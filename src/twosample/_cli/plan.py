@@ -69,7 +69,7 @@ def run(
     keep: Keep = None,
     drop: Drop = None,
     types: Types = None,
-    missing: Missing = "error",
+    missing: Missing = None,
     groups: Groups = None,
     blocks: Blocks = None,
     strata: Strata = None,

@@ -4,8 +4,8 @@ One "?" makes text of a column of numbers, and a category has no order: the test
 another question without a word. So a column counts as numbers, and its other cells as mistakes,
 if at least half of its cells are numbers and two of them differ. The same holds for dates, and
 for numbers written as nobody reads them here ("1,5", "$5", "5 %", "5 kg"), if three of those
-differ. Text of which every cell is a number is a category, as codes are, unless ten of them
-differ and none begins with a zero.
+differ. Text of which every cell is a number, or a date, is a category, as codes are, unless ten of
+them differ and no number begins with a zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import date
 from typing import Literal, TypeAlias
 
 from ..errors import InputError
-from .tables import Origin, count
+from .tables import Origin
 
 Look: TypeAlias = Literal["number", "date", "written", "word"]
 """What a cell looks like: a number, a date, a number written in another way, or none of them."""
@@ -105,7 +105,7 @@ class Cells:
             is_code = self.zeros or len(self.values.get("number", ())) < _MANY
             return None if is_code else "number"
         if self.looks["date"] == self.total:
-            return None
+            return "date" if len(self.values.get("date", ())) >= _MANY else None
         looks: tuple[Look, ...] = ("number", "date")
         for look in looks:
             if 2 * self.looks[look] >= self.total and len(self.values.get(look, ())) >= 2:
@@ -168,7 +168,7 @@ def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
     origin = samples[0].origin
     if not odd:
         raise InputError(
-            f"{' and '.join(cells.origin.sample for cells in samples)} have numbers as text in "
+            f"{' and '.join(cells.origin.sample for cells in samples)} have {look}s as text in "
             f"{where}; read them as numbers with {origin.asks('kinds', 'number', column)}, or take "
             f"each as a level of a category with {origin.asks('kinds', 'category', column)}."
         )
@@ -189,17 +189,7 @@ def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
     )
 
 
-def check_levels(samples: Sequence[Cells], levels: Sequence[str], column: str, where: str) -> None:
-    """Refuse a category whose levels are nearly all different, which can tell nothing apart."""
+def is_text(samples: Sequence[Cells], levels: int) -> bool:
+    """Whether so many levels are nearly all different, so that a category could tell nothing."""
     cells = sum(each.total for each in samples)
-    if len(levels) < _MANY or 2 * len(levels) <= cells or not samples:
-        return
-    origin = samples[0].origin
-    names = " and ".join(each.origin.sample for each in samples)
-    raise InputError(
-        f"{names} together have {len(levels)} different values in {count(cells, 'cell')} of "
-        f"{where}, such as {levels[0][:40]!r}, so as a category it would tell nothing; leave it "
-        f"out with {origin.asks('drop', column)}, read it as numbers or dates with "
-        f"{origin.asks('kinds', 'number', column)}, or take it as it is with "
-        f"{origin.asks('kinds', 'category', column)}."
-    )
+    return levels >= _MANY and 2 * levels > cells and bool(samples)

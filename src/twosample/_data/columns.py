@@ -32,10 +32,11 @@ class Columns:
         zone), times without a date and durations are seconds. As categories, numbers and dates are
         what they look like when written.
     missing
-        What becomes of missing values, of NaN too: "error" refuses them; "drop" leaves out the rows
-        that have one, and the result says how many; "indicator" puts the mean of the column, over
-        both samples, in their place and adds a column of zeros and ones, "... is missing". In a
-        category they are a level of their own.
+        What becomes of missing values, of NaN too: "indicator" puts the mean of the column, over
+        both samples, in their place and adds a column of zeros and ones, "... is missing", so that
+        a change in what is missing is a difference; in a category they are a level of their own.
+        "drop" leaves out the rows that have one, and the result says how many; "error" refuses
+        them. None is "indicator" with an `InputNote` that says how many there are.
 
     Examples
     --------
@@ -52,7 +53,7 @@ class Columns:
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     kinds: Mapping[str, AsKind] | tuple[tuple[str, AsKind], ...] = ()
-    missing: Missing = "error"
+    missing: Missing | None = None
 
     def __post_init__(self) -> None:
         keep = None if self.keep is None else _names(self.keep, "keep")
@@ -66,7 +67,7 @@ class Columns:
         self._check_contradictions()
 
     def _check_choices(self) -> None:
-        if self.missing not in get_args(Missing):
+        if self.missing is not None and self.missing not in get_args(Missing):
             raise InputError(
                 f"missing is {self.missing!r}; use one of {', '.join(get_args(Missing))}."
             )
@@ -93,6 +94,11 @@ class Columns:
                     f"column {name!r} has a kind, but is not among those to keep; name it there."
                 )
 
+    @property
+    def policy(self) -> Missing:
+        """What becomes of missing values, also if nobody has said so."""
+        return self.missing or "indicator"
+
     def kind_of(self, name: str) -> AsKind | None:
         """What a column is to be taken as; None for what it seems to be."""
         return self._kinds_by_name.get(name)
@@ -109,9 +115,9 @@ class Columns:
         """
         # Sets, because a table may have thousands of columns.
         known = set(names)
-        for name in self.keep or ():
-            if name not in known:
-                raise InputError(f"{sample} has no column {name!r}; it has {_some(names)}.")
+        absent = [name for name in self.keep or () if name not in known]
+        if absent:
+            raise InputError(f"{sample} has no column {_quoted(absent)}; it has {_some(names)}.")
         tested = set(names if self.keep is None else self.keep) - set(self.drop)
         places = [place for place, name in enumerate(names) if name in tested]
         if names and not places:
@@ -123,9 +129,9 @@ class Columns:
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse what is said about columns that no sample has; most likely a name is misspelt."""
         known = set(names)
-        for name in (*self.drop, *dict(self.kinds)):
-            if name not in known:
-                raise InputError(f"there is no column {name!r}; there are {_some(names)}.")
+        absent = [name for name in (*self.drop, *dict(self.kinds)) if name not in known]
+        if absent:
+            raise InputError(f"there is no column {_quoted(absent)}; there are {_some(names)}.")
 
 
 def _names(given: Sequence[str], field: str) -> tuple[str, ...]:
@@ -134,6 +140,10 @@ def _names(given: Sequence[str], field: str) -> tuple[str, ...]:
             f"{field} is {given!r}; give a list of names of columns, such as ['age', 'height']."
         )
     return tuple(given)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return " or ".join(repr(name) for name in names[:10])
 
 
 def _some(names: Sequence[str]) -> str:

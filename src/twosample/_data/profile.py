@@ -5,32 +5,34 @@ Two profiles, one of X and one of Y, are all that a `Schema` and a `Scaling` dep
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, warn
+from ..errors import InputError, InputNote, Obstacles, warn
 from .cells import Cells
 from .columns import Columns
 from .extremes import FARTHEST, FENCE, Spread
 from .moments import Moments
-from .reading import read
+from .reading import is_index, read
 from .samples import Scaling
 from .schema import (
     KIND_WORDS,
-    MAX_LEVELS,
+    MOST_LEVELS,
     Schema,
+    Seen,
     check_images,
+    family,
     image_schema,
     learn,
     matching,
     with_gaps,
 )
-from .tables import AS_FOUND, Images, Origin, Table, by_name, count, listed
+from .tables import AS_FOUND, Images, Origin, Table, by_name, called, count, listed
 
 _HEAVY = 0.01  # of the values: if more are extreme, that is how the column is
-_MOST_LEVELS = 10_000  # of one column, for an answer before batch after batch fills the memory
 
 
 class Profile:
@@ -49,6 +51,8 @@ class Profile:
         How many rows came, and how many of them are not left out for missing values.
     batches
         How many batches came.
+    obstacles
+        What is wrong with single columns.
     """
 
     def __init__(self, origin: Origin, rules: Columns = AS_FOUND) -> None:
@@ -58,8 +62,9 @@ class Profile:
         self.rows = 0
         self.kept = 0
         self.batches = 0
+        self.obstacles = Obstacles()
         self._form: Table | Images | None = None  # the first batch without its rows
-        self._levels: dict[int, set[str | None]] = {}  # of each column that is a category
+        self._levels: dict[int, Counter[str | None]] = {}  # of each column that is a category
         self._cells: dict[int, Cells] = {}  # of each category that the user has not asked for
         self._moments: Moments | None = None
         self._for_quantiles: list[NDArray[np.float64]] = []
@@ -77,7 +82,7 @@ class Profile:
         """Validate the next batch, and bring its columns into the order of the first."""
         origin = replace(self.origin, first=self.rows)
         try:
-            data = self._like_the_first(read(batch, origin, self.rules))
+            data = self._like_the_first(read(batch, origin, self.rules, self.obstacles))
         except InputError as error:
             if not self.batches:
                 raise
@@ -112,18 +117,14 @@ class Profile:
             return
         if for_quantiles is not None:
             self._for_quantiles.append(data.numbers[for_quantiles])
-        if self.rules.missing == "drop":
+        if self.rules.policy == "drop":
             data = data.complete_rows()
         self.kept += len(data)
         for place, labels in data.labels.items():
-            levels = self._levels.setdefault(place, set())
-            levels.update(labels)
-            if self.batches > 1 and len(levels) > _MOST_LEVELS:
-                raise InputError(
-                    f"{self.sample} has more than {_MOST_LEVELS} different values in "
-                    f"{data.where(place)}, and a category has at most {MAX_LEVELS}: it looks like "
-                    "text; drop it, group its values or turn it into numbers."
-                )
+            levels = self._levels.setdefault(place, Counter())
+            # Text is not counted to its end, before batch after batch of it fills the memory.
+            if len(levels) <= MOST_LEVELS:
+                levels.update(labels)
         if len(data):
             self._add(data.numbers)
         if for_quantiles is None:
@@ -154,7 +155,7 @@ class Profile:
             kind = data.kinds[place]
             if "unknown" in (before, kind):
                 form.kinds[place] = kind if before == "unknown" else before
-            elif (before == "category") != (kind == "category"):
+            elif family(before) != family(kind):
                 raise InputError(
                     f"{name} has {KIND_WORDS[kind]} in {data.where(place)}, but "
                     f"{KIND_WORDS[before]} came before; convert all the same way."
@@ -177,6 +178,18 @@ class Profile:
     def cells(self) -> dict[int, Cells]:
         """What the cells look like of each category that the user has not asked for."""
         return self._cells
+
+    def seen(self) -> Seen:
+        """The sample without rows, and all that is known of its categories."""
+        return Seen(self.summary(), self.origin, self._levels, self._cells)
+
+    def index(self) -> list[str]:
+        """The columns that were left out because they only name the rows."""
+        form = self.summary()
+        if isinstance(form, np.ndarray) or self.rules.keep is not None:
+            return []
+        left_out = form.left_out - {*self.rules.drop}
+        return sorted(name for name in left_out if is_index([name], 0))
 
     def moments(self, schema: Schema) -> Moments:
         """The moments of each column of the schema before it is encoded, or of all pixels."""
@@ -201,7 +214,8 @@ class Profile:
         form = self.summary()
         if isinstance(form, np.ndarray):
             return []
-        return [self._levels.get(place, set()) for place in schema.places(form, self.sample)]
+        places = schema.places(form, self.sample)
+        return [set(self._levels.get(place, ())) for place in places]
 
 
 def _in_order(data: Table | Images) -> Table | Images:
@@ -233,17 +247,30 @@ def schema_and_scaling(
     rows = x.kept + y.kept
     names = (x.sample, y.sample)
     known = schema
+    obstacles = Obstacles()
+    obstacles.include(x.obstacles)
+    obstacles.include(y.obstacles)
     if schema is None:
-        schema = learn(x.summary(), y.summary(), names, x.rules, cells=(x.cells, y.cells))
+        schema = learn(x.seen(), y.seen(), x.rules, obstacles)
+        _note_index(x, y)
+    else:
+        for profile in (x, y):
+            with obstacles.noted():
+                schema.check(
+                    profile.summary(), profile.sample, cells=profile.cells, obstacles=obstacles
+                )
+        obstacles.raise_any()
     spread = _spread(x, y, schema)
     if known is None:
         moments = x.moments(schema).merged(y.moments(schema))
         schema = with_gaps(schema, moments, rows, spread)
-    for profile in (x, y):
-        schema.check(profile.summary(), profile.sample, cells=profile.cells)
-        present = profile.moments(schema).count
-        if schema.kind == "table":
-            schema.check_gaps(profile.kept - present, profile.sample)
+        _note_gaps(x, y, schema)
+    elif schema.kind == "table":
+        for profile in (x, y):
+            with obstacles.noted():
+                gaps = profile.kept - profile.moments(schema).count
+                schema.check_gaps(gaps, profile.sample)
+        obstacles.raise_any()
     moments = x.moments(schema).merged(y.moments(schema))
     if scaling is None:
         _warn_if_extreme(schema, moments, spread)
@@ -261,6 +288,42 @@ def schema_and_scaling(
     encoded = np.repeat(np.arange(len(schema.columns)), schema.widths)
     learned = Scaling.from_moments(moments.columns(encoded), schema, spread.columns(encoded))
     return schema, scaling or learned
+
+
+def _note_index(x: Profile, y: Profile) -> None:
+    """Say which columns were left out because they only name the rows."""
+    names = sorted({*x.index(), *y.index()})
+    if names:
+        owners = " and ".join(profile.sample for profile in (x, y) if profile.index())
+        asks = x.origin.asks("kinds", "number", names[0])
+        warn(
+            f"Column {listed(names)} of {owners} only names the rows, as an index does, and is "
+            f"left out; {asks} tests it.",
+            InputNote,
+        )
+
+
+def _note_gaps(x: Profile, y: Profile, schema: Schema) -> None:
+    """Say what becomes of missing values, if the user has not."""
+    if schema.kind == "image" or schema.rules.missing is not None:
+        return
+    gaps_x = x.kept - x.moments(schema).count
+    gaps_y = y.kept - y.moments(schema).count
+    texts = []
+    for column, of_x, of_y in zip(schema.columns, gaps_x, gaps_y, strict=True):
+        if column.missing:
+            where = called(column.name, schema.named)
+            texts.append(
+                f"{where}: {of_x} of {x.kept} in {x.sample}, {of_y} of {y.kept} in {y.sample}"
+            )
+    if texts:
+        drop = x.origin.asks("missing", "drop")
+        error = x.origin.asks("missing", "error")
+        warn(
+            f"Missing values are counted and tested as such ({_some(texts)}): a change in what is "
+            f"missing is a difference. {drop} leaves out their rows, {error} refuses them.",
+            InputNote,
+        )
 
 
 def _spread(x: Profile, y: Profile, schema: Schema) -> Spread:

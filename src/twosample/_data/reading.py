@@ -1,12 +1,15 @@
 """Whatever came in becomes a `Table` or an array of images, or a sentence that says why not.
 
-Each column is what the user says, else what it is. Missing values stay where they are if the user
-has a policy for them, and are an error otherwise; infinite values always are.
+Each column is what the user says, else what it is. Missing values stay where they are, unless the
+user says that they are an error; infinite values always are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from numbers import Real
 from typing import Any, cast
 
 import narwhals as nw
@@ -16,26 +19,53 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, Obstacles
 from .columns import Columns
-from .tables import AS_FOUND, LAYOUTS, Images, Kind, Origin, Source, Table, count, listed, repeated
-from .values import as_numbers, column_values, label
+from .tables import (
+    AS_FOUND,
+    LAYOUTS,
+    ColumnKind,
+    Images,
+    Kind,
+    Origin,
+    Source,
+    Table,
+    count,
+    listed,
+    repeated,
+)
+from .values import as_numbers, column_values, label, temporal_kind
+
+NO_NAME = "Unnamed: 0"
+"""What pandas calls the first column if it has no name, as an index has none."""
 
 _CHANNELS = (1, 3, 4)
+_INDEX_LEVEL = re.compile(r"__index_level_\d+__")  # an index of pandas in a Parquet file
 
 
-def read(data: object, origin: Origin, rules: Columns = AS_FOUND) -> Table | Images:
-    """Validate a sample, or a part of one."""
+def read(
+    data: object,
+    origin: Origin,
+    rules: Columns = AS_FOUND,
+    obstacles: Obstacles | None = None,
+) -> Table | Images:
+    """Validate a sample, or a part of one.
+
+    What is wrong with single columns is gathered in `obstacles`, for whoever goes on to see what
+    else is wrong; without any it is raised.
+    """
+    gathered = Obstacles() if obstacles is None else obstacles
+    table = _read(data, origin, rules, gathered)
+    if obstacles is None:
+        gathered.raise_any()
+    return table
+
+
+def _read(data: object, origin: Origin, rules: Columns, obstacles: Obstacles) -> Table | Images:
     if isinstance(data, Source):
         data = data.data
     if isinstance(data, Table):
-        if data.rules != rules:
-            raise InputError(
-                f"the batches of {origin.sample} were kept as they were read first, with "
-                f"{data.rules!r}, so they cannot be read with {rules!r}; pass "
-                "Stream.batches(function), which can be read again."
-            )
-        return data
+        return _read_again(data, origin, rules)
     native: object = data
     if not isinstance(data, torch.Tensor | np.ndarray | list | tuple):
         native = as_narwhals(data, origin.sample)
@@ -44,10 +74,10 @@ def read(data: object, origin: Origin, rules: Columns = AS_FOUND) -> Table | Ima
         # Names that only count the columns, such as those of pd.DataFrame(array), are no names.
         named = names != [str(position) for position in range(len(names))]
         columns = list(native.iter_columns())
-        return _read_table(columns, names, named, len(native), origin, rules)
+        return _read_table(columns, names, named, len(native), origin, rules, obstacles)
     if isinstance(native, nw.Series):
         name = str(native.name or 0)
-        return _read_table([native], [name], False, len(native), origin, rules)
+        return _read_table([native], [name], False, len(native), origin, rules, obstacles)
     if isinstance(native, torch.Tensor):
         array = _from_torch(native, origin)
     else:
@@ -61,6 +91,19 @@ def read(data: object, origin: Origin, rules: Columns = AS_FOUND) -> Table | Ima
     if array.ndim == 1:
         array = array.reshape(-1, 1)
     return _read_array(array, origin, rules)
+
+
+def _read_again(table: Table, origin: Origin, rules: Columns) -> Table:
+    """A table that was kept as it was read first; now more of its columns may be left out."""
+    if table.rules == rules:
+        return table
+    if replace(table.rules, drop=rules.drop) == rules and {*rules.drop} >= {*table.rules.drop}:
+        return table.without({*rules.drop})
+    raise InputError(
+        f"the batches of {origin.sample} were kept as they were read first, with {table.rules!r}, "
+        f"so they cannot be read with {rules!r}; pass Stream.batches(function), which can be read "
+        "again."
+    )
 
 
 def _from_torch(data: Tensor, origin: Origin) -> NDArray[Any]:
@@ -128,10 +171,9 @@ def _read_array(array: NDArray[Any], origin: Origin, rules: Columns) -> Table | 
     if kind in "biuf":
         return _read_matrix(array, origin, rules)
     if kind == "O":
-        # None among numbers is a missing value, which has a sentence of its own.
-        gaps = np.array([np.nan if value is None else 0.0 for value in array.flat])
-        gaps = gaps.reshape(len(array), -1)
-        _check_values(gaps, origin, lambda place: f"column {place[1]}", AS_FOUND)
+        # None among numbers is a missing value.
+        if array.ndim == 2 and all(value is None or _is_number(value) for value in array.flat):
+            return _read_matrix(array.astype(np.float64), origin, rules)
         complaint = (
             f"is an object array {dtype}; convert it to numbers, or pass a table with named columns"
         )
@@ -152,6 +194,10 @@ def _read_array(array: NDArray[Any], origin: Origin, rules: Columns) -> Table | 
     else:
         complaint = f"does not hold numbers {dtype}; pass a table with named columns"
     raise InputError(f"{origin.sample} {complaint}.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def _read_matrix(array: NDArray[Any], origin: Origin, rules: Columns) -> Table:
@@ -220,6 +266,7 @@ def _read_table(
     rows: int,
     origin: Origin,
     rules: Columns,
+    obstacles: Obstacles,
 ) -> Table:
     _check_size(rows, len(every), origin)
     twice = repeated(every)
@@ -227,7 +274,7 @@ def _read_table(
         raise InputError(
             f"{origin.sample} has several columns of the name {listed(sorted(twice))}; rename them."
         )
-    places = rules.places(every, origin.sample)
+    places = _without_index(rules.places(every, origin.sample), every, rules)
     names = [every[place] for place in places]
     left_out = frozenset(every) - {*names}
     declared = frozenset(
@@ -241,37 +288,57 @@ def _read_table(
         if series[place].null_count():
             gaps = np.asarray(series[place].is_null().to_numpy(), dtype=bool)
             table.numbers[gaps, position] = np.nan
-        # Where gaps are an error, there is no need to read what is between them.
-        if gaps.all() or (gaps.any() and rules.missing == "error"):
-            table.kinds.append("unknown")
-        else:
-            _fill_in(table, position, series[place], gaps, origin)
-    _check_values(table.numbers, origin, lambda place: table.where(place[1]), rules)
+        # Where gaps are an error, there is no need to read what is between them. Nor is anything
+        # known of a column that cannot be read.
+        table.kinds.append("unknown")
+        if not gaps.all() and not (gaps.any() and rules.policy == "error"):
+            with obstacles.noted((origin.sample, names[position])):
+                table.kinds[position] = _fill_in(table, position, series[place], gaps, origin)
+    with obstacles.noted((origin.sample, "values")):
+        _check_values(table.numbers, origin, lambda place: table.where(place[1]), rules)
+    # What has been refused must not disturb the rest of the first pass.
+    table.numbers[np.isinf(table.numbers)] = np.nan
     return table
+
+
+def _without_index(places: list[int], names: list[str], rules: Columns) -> list[int]:
+    """The places of columns but for those of an index, unless the user wants it, or all are."""
+    said = {*(rules.keep or ()), *dict(rules.kinds)}
+    left = [place for place in places if names[place] in said or not is_index(names, place)]
+    return left or places
+
+
+def is_index(names: Sequence[str], place: int) -> bool:
+    """Whether a column only names the rows: it has no name, or one that pandas gives to an index.
+
+    In a CSV file of pandas it is the first, and has no name; read again it is "Unnamed: 0".
+    """
+    name = names[place]
+    return (place == 0 and name in ("", NO_NAME)) or _INDEX_LEVEL.fullmatch(name) is not None
 
 
 def _fill_in(
     table: Table, position: int, column: nw.Series[Any], gaps: NDArray[np.bool_], origin: Origin
-) -> None:
-    """Put what is there of a column into the table."""
+) -> ColumnKind:
+    """Put what is there of a column into the table, and say what it is."""
     rows = np.flatnonzero(~gaps)
     present = column if len(rows) == len(gaps) else column.filter((~gaps).tolist())
     name = table.names[position]
     where = table.where(position)
     asked = table.rules.kind_of(name)
-    if asked == "number":
+    temporal = temporal_kind(present) if asked is None else None
+    if asked == "number" or temporal is not None:
         table.numbers[rows, position] = as_numbers(present, name, where, rows, origin)
-        table.kinds.append("numeric")
-        return
+        return temporal or "numeric"
     kind, values = column_values(present, asked, name, where, origin)
-    table.kinds.append(kind)
     if not isinstance(values, list):
         table.numbers[rows, position] = values
-        return
+        return kind
     labels: list[str | None] = [None] * len(gaps)
     for row, value in zip(rows.tolist(), values, strict=True):
         labels[row] = value
     table.labels[position] = labels
+    return kind
 
 
 # Complaints
@@ -287,14 +354,14 @@ def _check_size(rows: int, columns: int, origin: Origin) -> None:
 def _check_values(
     values: NDArray[Any], origin: Origin, where: Callable[[list[int]], str], rules: Columns | None
 ) -> None:
-    """Refuse infinite values, and missing ones unless there is a policy for them.
+    """Refuse infinite values, and missing ones if the user wants that.
 
-    `where` turns the indices of a value into its place in the row. Without `rules` there can be no
-    policy: images.
+    `where` turns the indices of a value into its place in the row. Without `rules` missing values
+    are always refused: images.
     """
     if values.dtype.kind != "f":
         return
-    tolerated = rules is not None and rules.missing != "error"
+    tolerated = rules is not None and rules.policy != "error"
     bad = np.isinf(values) if tolerated else ~np.isfinite(values)
     if not bad.any():
         return

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .._design import Codes, Design, Units, block_length
 from .._design import Rows as EachRow
-from ..errors import InputError
+from ..errors import InputError, Obstacles
 from .columns import Columns
 from .extremes import rows_for_quantiles
 from .keys import Described, codes_for
@@ -211,8 +211,13 @@ def survey(
     in_memory = pair[0].in_memory and pair[1].in_memory
     # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot
     # be read gets its own sentence, not one about its size.
-    x = _FirstPass(pair[0], "X", rules, in_memory)
-    y = _FirstPass(pair[1], "Y", rules, in_memory)
+    obstacles = Obstacles()
+    passes = []
+    for stream, name in zip(pair, "XY", strict=True):
+        with obstacles.noted():
+            passes.append(_FirstPass(stream, name, rules, in_memory))
+    obstacles.raise_any()
+    x, y = passes
     units = _units(design, x, y)
     drawn: Rows | None = None
     for_quantiles = (torch.arange(0), torch.arange(0))
@@ -381,7 +386,7 @@ class _FirstPass:
             self.size = stream.count(name, rules)
             if not self.size:
                 raise InputError(f"{self.profile.sample} is empty: its stream gave no rows.")
-        if rules.missing == "drop":
+        if rules.policy == "drop":
             self._drop()
 
     def _drop(self) -> None:
@@ -522,7 +527,7 @@ def _samples(
 
 def usable(data: Table | Images, rules: Columns) -> Tensor:
     """For each row whether it is not to be left out."""
-    if rules.missing == "drop" and isinstance(data, Table):
+    if rules.policy == "drop" and isinstance(data, Table):
         return torch.from_numpy(data.complete())
     return torch.ones(len(data), dtype=torch.bool)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -16,8 +16,11 @@ from .columns import Columns
 Kind: TypeAlias = Literal["numeric", "boolean", "category"]
 """How a column is encoded."""
 
-ColumnKind: TypeAlias = Literal["numeric", "boolean", "category", "unknown"]
-"""What a column holds; unknown where all of its values are missing."""
+ColumnKind: TypeAlias = Literal["numeric", "boolean", "category", "date", "time", "unknown"]
+"""What a column holds; unknown where all of its values are missing.
+
+A date, with or without a time, is a number of days, a time of a day or a duration one of seconds.
+"""
 
 Images: TypeAlias = NDArray[Any]
 """(N, C, H, W), uint8 or float32."""
@@ -117,7 +120,7 @@ class Table:
     labels
         Position of a column that is a category -> the label of each row.
     left_out
-        The columns that were there, but are not to be tested.
+        The columns that were there, but are not tested: the user said so, or they are an index.
     rules
         What the user has said, by which it was read.
     declared
@@ -138,8 +141,7 @@ class Table:
 
     def where(self, position: int) -> str:
         """What messages call a column."""
-        name = self.names[position]
-        return f"column '{name}'" if self.named else f"column {name}"
+        return called(self.names[position], self.named)
 
     def gaps(self) -> NDArray[np.int64]:
         """How many values are missing in each column."""
@@ -172,8 +174,13 @@ class Table:
             numbers = np.where(gaps, means, numbers)
         return numbers
 
+    def without(self, names: Collection[str]) -> Table:
+        """The other columns."""
+        left = [place for place, name in enumerate(self.names) if name not in names]
+        return self.columns(left)
+
     def columns(self, order: list[int]) -> Table:
-        """The columns in another order."""
+        """Some columns, or all, in another order."""
         labels = {}
         for place, position in enumerate(order):
             if position in self.labels:
@@ -185,6 +192,11 @@ class Table:
             numbers=np.take(self.numbers, order, axis=1),
             labels=labels,
         )
+
+
+def called(name: str, named: bool) -> str:
+    """What messages call a column, which may have only its place for a name."""
+    return f"column '{name}'" if named else f"column {name}"
 
 
 def repeated(names: Sequence[str]) -> dict[str, int]:

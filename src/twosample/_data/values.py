@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
@@ -16,13 +17,28 @@ from .tables import Kind, Origin
 
 _DAY = 86_400.0  # seconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEMPORAL = (date, time, timedelta)
+
+
+def temporal_kind(column: nw.Series[Any]) -> Literal["date", "time"] | None:
+    """Whether a column holds dates, or times of a day and durations; None for anything else."""
+    dtype = column.dtype
+    if dtype in (nw.Date, nw.Datetime):
+        return "date"
+    if dtype in (nw.Time, nw.Duration):
+        return "time"
+    if dtype == nw.Object:
+        values = column.to_list()
+        if all(isinstance(value, date) for value in values):
+            return "date"
+        if all(isinstance(value, time | timedelta) for value in values):
+            return "time"
+    return None
 
 
 def column_values(
     column: nw.Series[Any], asked: AsKind | None, name: str, where: str, origin: Origin
 ) -> tuple[Kind, NDArray[np.float64] | list[str]]:
-    """What a column is, and its values; `where` is what messages call it."""
+    """What a column is that holds no dates, and its values; `where` is what messages call it."""
     dtype = column.dtype
     if asked == "category" or dtype in (nw.Categorical, nw.Enum):
         if not dtype.is_nested():
@@ -35,7 +51,10 @@ def column_values(
         values = column.to_list()
         if all(isinstance(value, str) for value in values):
             return "category", values
-        if all(isinstance(value, Decimal) for value in values):
+        # pandas has objects where a gap is among values of another type.
+        if all(isinstance(value, bool | np.bool_) for value in values):
+            return "boolean", np.array(values, dtype=np.float64)
+        if all(isinstance(value, Real | Decimal) for value in values):
             return "numeric", np.array(values, dtype=np.float64)
     raise InputError(
         f"{origin.sample} has values of type {dtype} in {where}, which cannot be tested; "
@@ -54,19 +73,10 @@ def _floats(column: nw.Series[Any]) -> NDArray[np.float64]:
 def _remedy(column: nw.Series[Any], name: str, origin: Origin) -> str:
     """What to do about a column that is neither numbers nor categories."""
     dtype = column.dtype
-    as_number = origin.asks("kinds", "number", name)
     as_category = origin.asks("kinds", "category", name)
     drop = origin.asks("drop", name)
     if dtype.is_nested():
         return f"spread it over columns of numbers, or leave it out with {drop}"
-    temporal = dtype.is_temporal()
-    if dtype == nw.Object:
-        temporal = all(isinstance(value, _TEMPORAL) for value in column.to_list())
-    if temporal:
-        return (
-            f"turn it into a number, such as days since a fixed date, with {as_number}, into a "
-            f"category with {as_category}, or leave it out with {drop}"
-        )
     if dtype in (nw.String, nw.Object):
         return (
             f"turn all its values into numbers, or all into strings with {as_category}, or leave "
