@@ -97,8 +97,9 @@ def run(
     several); folders of PNG or JPEG files of one size; or what a SQLite database gives for a table
     or a query (shop.db::orders, shop.db::SELECT ...).
 
-    Nothing is guessed about missing values, dates, and text of many values: without --missing,
-    --type or --drop they are errors that name file, line and column.
+    What is decided about missing values, dates, and text of many values is said in a note, with
+    the option (--missing, --type, --drop) that decides it otherwise. What cannot be tested is an
+    error that names file, line and column.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
     the explanation or the report could not be made.

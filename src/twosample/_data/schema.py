@@ -466,11 +466,9 @@ def _learn_category(
         )
     if crowded or (is_text(cells, len(together)) and not asked):
         number = f"more than {MOST_LEVELS}" if crowded else str(len(together))
-        example = min(together, key=str)
-        reason = (
-            f"{number} different values in {count(together.total(), 'cell')}, such as "
-            f"{str(example)[:40]!r}"
-        )
+        total = count(sum(each.total for each in cells), "cell")
+        example = str(min(together, key=str))
+        reason = f"{number} different values in {total}, such as {example[:40]!r}"
         if name in (rules.keep or ()):
             origin = samples[0].origin
             raise InputError(
