@@ -64,11 +64,12 @@ def check_sentence(message: str, *names: str) -> None:
     """Refusals are sentences: one line, with an end, without the insides of a program, that names
     what it is about.
     """
+    most = 5 if "things stand in the way" in message else 1  # sentences
     for what, bad in (
         ("is empty", not message.strip()),
         ("has several lines", "\n" in message.strip()),
         ("has no end", message.strip()[-1:] not in (".", "?", ")")),
-        ("is endless", len(message) > 1500),
+        ("is endless", len(message) > most * 1500),
         (
             "shows the insides",
             re.search(r"Traceback|at 0x[0-9a-f]+|\.(py|rs)\b:?\d*|panicked|[a-z]Error\(", message),

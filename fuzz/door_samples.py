@@ -533,28 +533,36 @@ class Door:
         values = python_columns(X)
         if values is None:
             return
+        if samples.schema.named:  # then they are sorted by name, and text may be left out
+            names = X.column_names if isinstance(X, pa.Table) else X.columns
+            by_name = {str(name): column for name, column in zip(names, values, strict=True)}
+            values = [by_name[column.name] for column in samples.schema.columns]
         check(
             len(values) == len(samples.schema.columns),
             f"{len(samples.schema.columns)} columns of {len(values)}",
         )
-        if samples.schema.named:  # then they are sorted by name
-            names = X.column_names if isinstance(X, pa.Table) else X.columns
-            by_name = {str(name): column for name, column in zip(names, values, strict=True)}
-            values = [by_name[column.name] for column in samples.schema.columns]
         encoded = samples.x.T.tolist()
         start = 0
         for column, held in zip(samples.schema.columns, values, strict=True):
+            gaps = [is_gap(each) for each in held]
+            check(column.missing or not any(gaps), f"column {column.name}: gaps are not told")
+            if column.missing:
+                told = [bool(each) for each in encoded[start + len(column.features) - 1]]
+                check(told == gaps, f"column {column.name}: gaps at {told}, not {gaps}")
             if column.kind != "category":
                 right = all(
-                    is_number(one, other) for one, other in zip(held, encoded[start], strict=True)
+                    other == column.fill if gap else is_number(one, other)
+                    for one, other, gap in zip(held, encoded[start], gaps, strict=True)
                 )
                 check(right, f"column {column.name}: {encoded[start]}, not {held}")
             else:
-                places = [column.levels.index(level_of(each)) for each in held]
+                width = len(column.features)
+                places = [
+                    width - 1 if gap else column.levels.index(level_of(each))
+                    for each, gap in zip(held, gaps, strict=True)
+                ]
                 marked = [
-                    [encoded[start + level][row] for level in range(len(column.levels) + 1)].index(
-                        1.0
-                    )
+                    [encoded[start + level][row] for level in range(width)].index(1.0)
                     for row in range(len(held))
                 ]
                 check(places == marked, f"column {column.name}: levels {marked}, not {places}")
@@ -584,6 +592,15 @@ def is_gap(value: Any) -> bool:
 
 def is_number(value: Any, encoded: float) -> bool:
     """Whether a value became this number; pyarrow rounds decimals a little wrong."""
+    if isinstance(value, datetime.date):
+        instant = pd.Timestamp(value)
+        instant = instant.tz_localize("UTC") if instant.tzinfo is None else instant
+        days = (instant - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        return math.isclose(days, encoded, abs_tol=1e-9)
+    if isinstance(value, datetime.timedelta):
+        return math.isclose(value.total_seconds(), encoded, abs_tol=1e-6)
+    if isinstance(value, datetime.time):
+        return math.isclose(pd.Timedelta(str(value)).total_seconds(), encoded, abs_tol=1e-6)
     return float(value) == encoded or (
         isinstance(value, decimal.Decimal) and math.isclose(float(value), encoded)
     )

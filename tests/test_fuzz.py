@@ -307,18 +307,30 @@ def test_lists_become_finite_points_or_a_sentence(X, Y):
     )
 )
 @pytest.mark.filterwarnings("ignore::twosample.InputWarning")
-def test_tables_are_accepted_just_where_all_is_finite(columns):
+def test_tables_are_accepted_just_where_nothing_is_infinite(columns):
     table = pl.DataFrame(
         {f"c{place}": pl.Series(values, dtype=pl.Float64) for place, values in enumerate(columns)}
     )
-    finite = all(
-        value is not None and math.isfinite(value) for values in columns for value in values
-    )
-    if finite:
-        assert as_samples(table, table).x.T.tolist() == columns
-    else:
-        with pytest.raises(InputError, match=r"X contains \d+ (missing|non-finite) value"):
+    strict = twosample.Columns(missing="error")
+    gaps = [[value is None or math.isnan(value) for value in values] for values in columns]
+    if any(value is not None and math.isinf(value) for values in columns for value in values):
+        with pytest.raises(InputError, match=r"X contains \d+ non-finite value"):
             as_samples(table, table)
+        return
+    if any(gap for missing in gaps for gap in missing):
+        with pytest.raises(InputError, match=r"X contains \d+ missing value"):
+            as_samples(table, table, columns=strict)
+    else:
+        assert as_samples(table, table, columns=strict).x.T.tolist() == columns
+    expected = []
+    for column, values, missing in zip(
+        as_samples(table, table).schema.columns, columns, gaps, strict=True
+    ):
+        expected.append(
+            [column.fill if gap else value for value, gap in zip(values, missing, strict=True)]
+        )
+        expected += [[float(gap) for gap in missing]] if any(missing) else []
+    assert as_samples(table, table).x.T.tolist() == expected
 
 
 @slow

@@ -8,6 +8,9 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 
+_SHOWN = 5  # problems of one error; `problems` has them all
+
+
 def printable(text: str) -> str:
     """The text with control characters as escapes: names in it come from files of anybody."""
     return "".join(
@@ -33,8 +36,11 @@ class InputError(TwoSampleError, ValueError):
     def __str__(self) -> str:
         if len(self.args) < 2:
             return super().__str__()
-        numbered = [f"({number}) {text}" for number, text in enumerate(self.problems, 1)]
-        return printable(f"{len(numbered)} things stand in the way: {' '.join(numbered)}")
+        numbered = [f"({at}) {text}" for at, text in enumerate(self.problems[:_SHOWN], 1)]
+        more = len(self.args) - len(numbered)
+        if more:
+            numbered.append(f"And {more} more.")
+        return printable(f"{len(self.args)} things stand in the way: {' '.join(numbered)}")
 
 
 class UnknownOption(InputError, TypeError):

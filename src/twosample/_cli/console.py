@@ -13,6 +13,8 @@ import typer
 from ..errors import InputError, InputNote, TwoSampleError, printable
 from .interrupts import NO_VERDICT, begin_work, end_work, ending
 
+_MOST = 20  # problems of an error that are listed
+
 FAILED = 2
 """The exit status after an error."""
 
@@ -80,5 +82,7 @@ def _listed(message: object) -> str:
     problems = message.problems if isinstance(message, InputError) else ()
     if len(problems) < 2:
         return printable(str(message))
-    lines = [f"  {number}. {printable(text)}" for number, text in enumerate(problems, 1)]
+    lines = [f"  {number}. {printable(text)}" for number, text in enumerate(problems[:_MOST], 1)]
+    if len(problems) > _MOST:
+        lines.append(f"  And {len(problems) - _MOST} more.")
     return "\n".join([f"{len(problems)} things stand in the way:", *lines])
