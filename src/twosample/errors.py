@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
-
 _SHOWN = 5  # problems of one error; `problems` has them all
 
 
