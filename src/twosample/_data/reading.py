@@ -228,7 +228,8 @@ def _read_matrix(array: NDArray[Any], origin: Origin, rules: Columns) -> Table:
 
 
 def _read_images(array: NDArray[Any], origin: Origin, rules: Columns) -> Images:
-    if rules != AS_FOUND:
+    # That missing values are an error holds for images anyway.
+    if rules not in (AS_FOUND, Columns(missing="error")):
         raise InputError(
             f"{origin.sample} holds images, which have no columns to choose; leave out {rules!r}."
         )
