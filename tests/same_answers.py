@@ -1034,6 +1034,19 @@ for _name in FITS:
     recorded(f"file {_name}")(functools.partial(_test_of_file, _name))
 
 
+LATER: dict[str, dict[str, Any]] = {"Column": {"unit": "", "pooled": 0}}
+"""Fields that older files do not have, and what they stand for there."""
+
+
+def with_present_defaults(tree: Any) -> Any:
+    """The tree of an older file as a fit with the defaults of today makes it."""
+    if isinstance(tree, dict):
+        parts = {name: with_present_defaults(part) for name, part in tree.items()}
+        # Missing values were an error then.
+        return parts | ({"missing": None} if parts.get("class") == "Columns" else {})
+    return [with_present_defaults(part) for part in tree] if isinstance(tree, list) else tree
+
+
 def content(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Format and tree of a saved test, without what differs at every saving, and its tensors."""
     with safe_open(file, "pt") as opened:
@@ -1044,7 +1057,8 @@ def content(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 def _without_seconds(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {name: _without_seconds(part) for name, part in tree.items() if name != "seconds"}
+        parts = {name: _without_seconds(part) for name, part in tree.items() if name != "seconds"}
+        return LATER.get(str(tree.get("class")), {}) | parts
     if isinstance(tree, list):
         return [_without_seconds(part) for part in tree]
     return tree
