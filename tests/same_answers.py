@@ -1042,8 +1042,9 @@ def with_present_defaults(tree: Any) -> Any:
     """The tree of an older file as a fit with the defaults of today makes it."""
     if isinstance(tree, dict):
         parts = {name: with_present_defaults(part) for name, part in tree.items()}
-        # Missing values were an error then.
-        return parts | ({"missing": None} if parts.get("class") == "Columns" else {})
+        if parts.get("class") == "Columns" and parts["missing"] == "error":
+            parts["missing"] = None  # the default then, and now
+        return parts
     return [with_present_defaults(part) for part in tree] if isinstance(tree, list) else tree
 
 
