@@ -1141,9 +1141,15 @@ def _of_result(result: twosample.TwoSampleResult) -> dict[str, Any]:
         "scale": float(np.abs([result.statistic, *null]).max()),
         "statistic": result.statistic,
         "null": _of_array(null) if len(null) else None,
-        "effect": dataclasses.asdict(result.effect),
+        "effect": _of_effect(result.effect),
         "training": training,
     }
+
+
+def _of_effect(effect: twosample.Effect) -> dict[str, float | None]:
+    """What the statistic itself says; what is computed when it is asked for is left out."""
+    names = ("mmd", "criterion", "power", "accuracy", "auc")
+    return {name: effect.__dict__[name] for name in names}
 
 
 def _of_explanation(explanation: twosample.Explanation) -> dict[str, Any]:

@@ -124,7 +124,8 @@ def test_accuracy_and_auc_are_in_the_result(method):
     result = twosample.METHODS[method](steps=200, permutations=99).run(X, Y, rng=0)
     assert result.pvalue == 0.01
     assert result.effect.accuracy > 0.8 and result.effect.auc > 0.9
-    assert twosample.mmd_median().run(X, Y, rng=0).effect.accuracy is None
+    # A test without a classifier has the numbers of its witness.
+    assert twosample.mmd_median().run(X, Y, rng=0).effect.accuracy > 0.8
 
 
 def test_parts_that_do_not_fit_say_what_to_use():

@@ -71,12 +71,14 @@ def test_samples_that_differ(folder):
     done = call("test", "same.csv", "other.csv", *QUICK)
     first, *rest = done.stdout.splitlines()
     assert first == "The samples differ: p = 0.010, at most alpha = 0.05."
-    assert [line.split()[0] for line in rest] == ["X", "Y", "method", "statistic", "seed"]
+    names = ["X", "Y", "method", "statistic", "effect", "seed"]
+    assert [line.split()[0] for line in rest] == names
     assert "same.csv, 60 rows" in rest[0]
     assert "other.csv, 60 rows" in rest[1]
     assert "mmd-median" in rest[2]
     assert "99" in rest[3]
-    assert rest[4].split() == ["seed", "0"]
+    assert "AUC" in rest[4]
+    assert rest[5].split() == ["seed", "0"]
     assert done.stderr == ""
 
 

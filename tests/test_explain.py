@@ -384,7 +384,8 @@ def test_columns_are_tested_with_the_shuffles_of_the_joint_test():
             [np.exp(-(distances**2) / (2 * (f * median) ** 2)) for f in (0.25, 0.5, 1)], axis=0
         ),
         "flag": np.equal.outer(both["flag"].to_numpy(), both["flag"].to_numpy()).astype(float),
-        "level": np.equal.outer(levels, levels).astype(float),
+        # Over the pooled share of the level, as in a chi-squared test.
+        "level": np.equal.outer(levels, levels) / (levels[:, None] == levels).mean(0),
     }
     bins = result.calibrated.prepared.bins
     for column in found.columns:

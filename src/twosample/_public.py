@@ -20,6 +20,7 @@ from ._featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
+from ._insight.changes import ColumnChange, LevelChange, PairChange
 from ._insight.column_tests import ColumnDifference
 from ._insight.comparing import Comparison, ComparisonInterrupted, compare
 from ._insight.explain import Explanation, TellingRow, explain, witness
@@ -31,6 +32,9 @@ from ._insight.power import (
     predict_power,
 )
 from ._insight.prediction import PlantedPower, PowerPlan
+from ._insight.smallest import SmallestDifference
+from ._insight.summaries import ColumnSummary
+from ._insight.tolerance import Decision, Margin
 from ._insight.where import PairDifference
 from ._kernels import (
     ARDGaussian,
@@ -123,13 +127,16 @@ __all__ = [
     "Calibration",
     "Classifier",
     "ClusterError",
+    "ColumnChange",
     "ColumnDifference",
+    "ColumnSummary",
     "Columns",
     "Comparison",
     "ComparisonInterrupted",
     "CompressedMMD",
     "ConvNet",
     "CrossEntropy",
+    "Decision",
     "DeepKernel",
     "Design",
     "Effect",
@@ -150,15 +157,18 @@ __all__ = [
     "Kernel",
     "Laplace",
     "Learning",
+    "LevelChange",
     "Linear",
     "Locations",
     "ManhattanLaplace",
+    "Margin",
     "MeanDiscrepancy",
     "MeanEmbedding",
     "MissingDependency",
     "Noncentrality",
     "Objective",
     "OnFeatures",
+    "PairChange",
     "PairDifference",
     "PairSwap",
     "Pairs",
@@ -174,6 +184,7 @@ __all__ = [
     "Several",
     "Sign",
     "SklearnClassifier",
+    "SmallestDifference",
     "SmallestRank",
     "SmoothCharacteristic",
     "SoftMaximum",

@@ -47,6 +47,7 @@ from .shared import (
     seed_or_new,
     shows_progress,
 )
+from .tolerance import ExitByVerdict, Tolerance, status_of, tolerance_from
 
 if TYPE_CHECKING:
     from .._files.opening import ReadOptions
@@ -109,6 +110,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    tolerance: Tolerance = None,
+    exit_by_verdict: ExitByVerdict = False,
 ) -> None:
     """Test which of many samples differ from a reference.
 
@@ -151,6 +154,7 @@ def run(
             device=device,
             progress=progress,
             **design_options(groups, blocks, strata, pairs),
+            tolerance=tolerance_from(tolerance),
         )
         facts: dict[str, Any] = {"reference": reference, "seed": seed}
         if report is not None:
@@ -177,8 +181,10 @@ def run(
         raise typer.Exit(status)
     if comparison.failures:
         raise typer.Exit(FAILED)
-    if fail_on_reject and comparison.reject():
-        raise typer.Exit(1)
+    if fail_on_reject or exit_by_verdict:
+        status = status_of(*comparison.verdicts.values(), undecided=exit_by_verdict)
+        if status:
+            raise typer.Exit(status)
 
 
 def _compared(

@@ -54,6 +54,7 @@ from .shared import (
     seed_or_new,
     shows_progress,
 )
+from .tolerance import ExitByVerdict, Tolerance, effect_lines, status_of, tolerance_from
 
 if TYPE_CHECKING:
     from .._files.opening import ReadOptions
@@ -89,6 +90,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    tolerance: Tolerance = None,
+    exit_by_verdict: ExitByVerdict = False,
 ) -> None:
     """Test whether two samples differ.
 
@@ -116,6 +119,7 @@ def run(
       twosample test before.csv after.csv --pairs patient
       twosample test control.csv treated.csv --groups subject --strata clinic
       twosample test photos/ generated/ --resize 64x64
+      twosample test old.csv new.csv --tolerance auc=0.55 --exit-by-verdict
     """
     with sentences(a, b or a):
         read_options = read_options_from(
@@ -138,10 +142,14 @@ def run(
             device=device,
             scheduler=scheduler,
             **design_options(groups, blocks, strata, pairs),
+            tolerance=tolerance_from(tolerance),
         )
         show(result, facts, context)
-    if fail_on_reject and result.reject(alpha):
-        raise typer.Exit(1)
+        status = 0
+        if fail_on_reject or exit_by_verdict:
+            status = status_of(result.decide(alpha).verdict, undecided=exit_by_verdict)
+    if status:
+        raise typer.Exit(status)
 
 
 # Running
@@ -160,6 +168,7 @@ def run_test(
     seed: int | None,
     device: str,
     scheduler: str | None = None,
+    tolerance: Mapping[str, float] | None = None,
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and the facts of the run."""
@@ -173,6 +182,7 @@ def run_test(
         device=device,
         progress=read_options.progress,
         columns=read_options.rules,
+        tolerance=tolerance,
         **design,
     )
     return run_on_files(a, b, by, read_options, test, alpha=alpha, seed=seed, scheduler=scheduler)
@@ -278,7 +288,7 @@ def _as_text(
 ) -> str:
     lines = [_verdict(result, facts["alpha"])]
     if not quiet:
-        lines.append(details(result, facts))
+        lines.append(details(result, facts, effect_lines(result, facts["alpha"])))
         if page is not None:
             lines.append(fact_lines({"report": page}))
     if explanation is not None:
@@ -300,6 +310,8 @@ def _as_json(
     }
     # Twice: the verdict stands first, and what the result says of the same names does not count.
     record = verdict | result.to_dict() | verdict
+    if "verdict" in record:
+        record["verdict"] = result.decide(facts["alpha"]).verdict  # at this level
     if explanation is not None:
         record["explanation"] = explanation.to_dict()
     if page is not None:
@@ -311,12 +323,16 @@ def _verdict(result: TwoSampleResult, alpha: float) -> str:
     from .._result import format_pvalue
 
     pvalue = format_pvalue(result.pvalue)
+    if result.tolerance is not None:
+        return f"{result.decide(alpha).sentence()} p = {pvalue}."
     if result.reject(alpha):
         return f"The samples differ: p = {pvalue}, at most alpha = {alpha:g}."
     return f"No difference found: p = {pvalue}, above alpha = {alpha:g}."
 
 
-def details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
+def details(
+    result: TwoSampleResult, facts: Mapping[str, Any], more: Mapping[str, str] | None = None
+) -> str:
     """Where the samples come from and how they were tested, a line each."""
     learned = ""
     if result.train_sizes is not None:
@@ -326,6 +342,7 @@ def details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
     if result.chosen is not None:
         lines["chosen"] = result.chosen
     lines["statistic"] = f"{result.statistic:.4g}, against {result.calibration}"
+    lines |= more or {}
     lines["seed"] = facts["seed"]
     return fact_lines(lines)
 

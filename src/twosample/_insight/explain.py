@@ -508,12 +508,12 @@ def _by_views(
     # A user's own views need not look at every column.
     tests = [ColumnTest(0.0, 1.0)] * len(names)
     adjusted = [1.0] * len(names)
-    for number, p in enumerate(_adjusted(columns, correction)):
+    for number, p in enumerate(_closed(result, _adjusted(columns, correction), correction)):
         (column,) = columns.keys[number]
         tests[column] = ColumnTest(columns.statistics[number], columns.pvalues[number])
         adjusted[column] = p
     nothing = [None] * len(names)
-    of_pairs = _adjusted(pairs, correction)
+    of_pairs = _closed(result, _adjusted(pairs, correction), correction)
     return _Tables(
         columns=column_differences(samples, tests, adjusted, nothing, None, None),
         pairs=pair_differences(pairs, of_pairs, names, adjusted),
@@ -530,6 +530,19 @@ def _adjusted(local: Local, correction: ColumnCorrection) -> list[float]:
     if correction == "step-down":
         return local.stepped
     return CORRECTIONS[correction].adjust(local.pvalues)
+
+
+def _closed(
+    result: TwoSampleResult, adjusted: Sequence[float], correction: ColumnCorrection
+) -> list[float]:
+    """The adjusted p-values, none of them below that of the test itself.
+
+    Where the test finds no difference, no column and no pair is said to differ: a closed test asks
+    about all of them together first.
+    """
+    if correction == "none":
+        return list(adjusted)
+    return [max(p, result.pvalue) for p in adjusted]
 
 
 def _budget_notes(columns: Local, pairs: Local, names: Sequence[str]) -> tuple[str, ...]:
@@ -566,7 +579,7 @@ def _by_kernels(
             fitted, samples, shuffles, max_points, generators.torch("importance")
         )
     pvalues = [test.pvalue for test in tests]
-    adjusted = CORRECTIONS[correction].adjust(pvalues)
+    adjusted = _closed(result, CORRECTIONS[correction].adjust(pvalues), correction)
     widths = learned_widths(fitted)
     return _Tables(
         columns=column_differences(samples, tests, adjusted, falls, joint, widths),
@@ -657,13 +670,6 @@ def _notes(result: TwoSampleResult, tables: _Tables, rows: int) -> tuple[str, ..
             f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
             "exploratory here may well be chance."
         )
-        adjusted = [column.adjusted for column in tables.columns]
-        adjusted += [pair.adjusted for pair in tables.pairs]
-        if tables.pairs and min(adjusted) <= ALPHA:
-            notes.append(
-                "Columns and pairs are tested beside the test itself, each family at a level of "
-                "its own. What is found there is not its verdict."
-            )
     if tables.columns:
         notes += tables.notes
         notes += _column_notes(result, tables)

@@ -20,6 +20,7 @@ from .page import levels_with, or_why
 ROWS_SHOWN = 8
 """The most telling rows of each sample that a page shows."""
 
+_CANDIDATES = 5  # telling rows for each that is shown, so that those need not be alike
 _MOST_ROWS = 4000  # held-out rows of each sample, for what compares all of them with each other
 _MOST_POINTS = 1500  # on the map
 _MOST_PICTURES = 600  # on the map, where each point comes with its picture
@@ -127,7 +128,7 @@ def _explain_a_part(
         part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
     return explain(
         part,
-        rows=ROWS_SHOWN,
+        rows=_CANDIDATES * ROWS_SHOWN,
         rng=generators.numpy("explain"),
         progress=progress,
     )
