@@ -259,3 +259,18 @@ def test_the_exit_status_is_the_verdict(tmp_path):
     assert json.loads(tolerated.stdout)["verdict"] == "equivalent"
     nothing = call("z")
     assert "could find" in nothing.stdout and "AUC" in nothing.stdout
+
+
+def test_rows_that_depend_on_each_other_have_no_intervals():
+    """A design says so; bounds that take rows as independent would be too narrow."""
+    X, Y = drawn(40, 1.0)
+    subjects = np.repeat(np.arange(10), 4)
+    design = {"groups": (subjects, subjects + 10)}
+    result = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0, **design)
+    assert result.effect.auc_interval is None and result.effect.mmd2_interval is None
+    assert all(column.interval is None for column in result.columns)
+    assert all(column.effect_interval is None for column in result.columns)
+    assert result.smallest_difference is None
+    with pytest.raises(twosample.IncompatibleParts, match="takes independent rows"):
+        verdict(result, auc=0.6)
+    assert "<section" in result.report().html

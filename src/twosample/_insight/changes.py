@@ -43,7 +43,7 @@ class LevelChange:
     level: str
     before: float
     after: float
-    interval: Interval
+    interval: Interval | None
 
     def sentence(self) -> str:
         """The change in words."""
@@ -58,6 +58,9 @@ class LevelChange:
 @dataclass(frozen=True)
 class ColumnChange:
     """One column of a table before (X) and after (Y), and what is known of the change.
+
+    Intervals take rows as independent. A test with a design (groups, blocks, strata, pairs) has
+    none.
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class ColumnChange:
     difference: float | None
     interval: Interval | None
     effect: float
-    effect_interval: Interval
+    effect_interval: Interval | None
     levels: tuple[LevelChange, ...] = ()
     missing_interval: Interval | None = None
     pvalue: float | None = None
@@ -189,11 +192,21 @@ def column_changes(result: TwoSampleResult, explanation: Explanation) -> tuple[C
     changes = []
     for data in column_data(samples, fitted.scaling):
         change = describe(data)
+        if result.design is not None:
+            change = _without_intervals(change)
         test = tests.get(change.name)
         if test is not None:
             change = dataclasses.replace(change, pvalue=test.pvalue, adjusted=test.adjusted)
         changes.append(change)
     return tuple(changes)
+
+
+def _without_intervals(change: ColumnChange) -> ColumnChange:
+    """For rows that depend on each other, of which intervals would be too narrow."""
+    levels = [dataclasses.replace(level, interval=None) for level in change.levels]
+    return dataclasses.replace(
+        change, interval=None, effect_interval=None, missing_interval=None, levels=tuple(levels)
+    )
 
 
 def describe(data: ColumnData, confidence: float = CONFIDENCE) -> ColumnChange:
@@ -290,14 +303,19 @@ def pair_changes(result: TwoSampleResult, explanation: Explanation) -> tuple[Pai
         return ()
     if not explanation.pairs:
         return ()
-    measures = _Measures(samples.schema.columns, places(samples.schema), samples.x, samples.y)
+    schema = samples.schema
+    independent = result.design is None
+    measures = _Measures(schema.columns, places(schema), samples.x, samples.y, independent)
     return tuple(measures.change(pair) for pair in explanation.pairs)
 
 
 class _Measures:
     """How columns go together in each sample, from the moments of their encoded columns."""
 
-    def __init__(self, columns: Sequence[Column], where: Any, x: Any, y: Any) -> None:
+    def __init__(
+        self, columns: Sequence[Column], where: Any, x: Any, y: Any, independent: bool
+    ) -> None:
+        self._independent = independent
         self._numbers = {column.name: number for number, column in enumerate(columns)}
         self._where = where
         parts = [as_array(part) for part in (x, y)]
@@ -311,7 +329,7 @@ class _Measures:
         measure, before = self._measured(first, second, 0)
         _, after = self._measured(first, second, 1)
         interval = None
-        if measure == "correlation":
+        if measure == "correlation" and self._independent:
             interval = _interval_of_correlations(before, after, self._sizes)
         return PairChange(
             columns=pair.columns,

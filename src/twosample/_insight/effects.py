@@ -68,6 +68,8 @@ def cross_fitted(result: TwoSampleResult) -> CrossFitted | None:
     """Scores of the tested rows, by witnesses that have not seen their labels; None if none are."""
     if result.fitted is None or result.samples is None or result.calibrated is None:
         return None
+    if result.design is not None:
+        return None  # rows depend on each other, and intervals would be too narrow
     n, m = result.sizes
     own = getattr(result.calibrated.prepared, "scores", None)
     if own is not None:
@@ -136,6 +138,8 @@ def mmd2_interval(result: TwoSampleResult, confidence: float = CONFIDENCE) -> In
 def mmd2_estimate(result: TwoSampleResult) -> SquaredMMD | None:
     """An estimate of MMD^2 without bias, and its error; None where the test has none."""
     if result.fitted is None or result.samples is None or result.calibrated is None:
+        return None
+    if result.design is not None:
         return None
     statistic = result.fitted.spec.statistic
     if statistic.pair_estimator is None:

@@ -86,12 +86,14 @@ def smallest_difference(
 ) -> SmallestDifference | None:
     """The smallest difference that this test finds; None where it cannot be said.
 
-    That is the case without shuffles, or with too few for the level.
+    That is the case without shuffles, with too few for the level, or with a design.
     """
     check_share("power", power)
     check_alpha(alpha)
     if result.fitted is None or result.calibrated is None:
         return None
+    if result.design is not None:
+        return None  # it would take fewer units than rows to tell
     threshold = null_threshold(result.null_distribution, alpha * result.share)
     if threshold is None or len(result.null_distribution) < 2:
         return None

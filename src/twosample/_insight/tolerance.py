@@ -150,6 +150,11 @@ def _margin_of(
     result: TwoSampleResult, unit: str, margin: float, alpha_low: float, alpha_high: float
 ) -> Margin:
     _, samples = held_out(result)
+    if result.design is not None:
+        raise IncompatibleParts(
+            f"a tolerance takes independent rows, and here {result.design}: its bounds would be "
+            "too narrow. Leave one of the two out."
+        )
     names = [column.name for column in samples.schema.columns]
     # A column of such a name would be meant, but for the units themselves.
     if unit == "auc":
@@ -257,8 +262,8 @@ def _margin_of_column(
     """The effect of a column, or the change of its share missing if that is larger."""
     for_low = describe(data, 1 - 2 * alpha_low)
     for_high = describe(data, 1 - 2 * alpha_high)
-    low = for_low.effect_interval[0]
-    high = for_high.effect_interval[1]
+    low, _ = for_low.effect_interval or (0.0, math.inf)
+    _, high = for_high.effect_interval or (0.0, math.inf)
     value = for_low.effect
     if any(data.missing):
         (gaps_x, gaps_y), (n, m) = data.missing, data.sizes

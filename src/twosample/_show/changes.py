@@ -75,22 +75,11 @@ def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:
     lines = []
     if change.kind == "category":
         for level in change.levels[:_LEVELS]:
-            low, high = level.interval
-            lines.append(
-                (
-                    level.level,
-                    _percent(level.before),
-                    _percent(level.after),
-                    f"{100 * (level.after - level.before):+.1f} ({100 * low:+.1f} to "
-                    f"{100 * high:+.1f})",
-                )
-            )
+            moved = _moved(100 * (level.after - level.before), level.interval, 100)
+            lines.append((level.level, _percent(level.before), _percent(level.after), moved))
     elif before.mean is not None and after.mean is not None:
         name = "mean" if change.kind == "numeric" else "share of true"
-        moved = ""
-        if change.interval is not None and change.difference is not None:
-            low, high = change.interval
-            moved = f"{change.difference:+.3g} ({low:+.3g} to {high:+.3g})"
+        moved = _moved(after.mean - before.mean, change.interval)
         lines.append((name, f"{before.mean:.5g}", f"{after.mean:.5g}", moved))
         if before.spread is not None and after.spread is not None:
             lines.append(("spread", f"{before.spread:.4g}", f"{after.spread:.4g}", ""))
@@ -98,15 +87,24 @@ def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:
             name = "median" if share == 0.5 else f"{100 * share:.0f} % are below"
             lines.append((name, f"{value:.5g}", f"{after.quantiles[share]:.5g}", ""))
     if change.missing_interval is not None:
-        low, high = change.missing_interval
-        moved = f"{100 * (after.missing - before.missing):+.1f} points"
-        moved += f" ({100 * low:+.1f} to {100 * high:+.1f})"
+        moved = _moved(100 * (after.missing - before.missing), change.missing_interval, 100)
         lines.append(("missing", _percent(before.missing), _percent(after.missing), moved))
-    low, high = change.effect_interval
-    effect = f"{change.effect:.2f} ({low:.2f} to {high:.2f})"
+    effect = f"{change.effect:.2f}"
+    if change.effect_interval is not None:
+        low, high = change.effect_interval
+        effect += f" ({low:.2f} to {high:.2f})"
     unit = "spreads moved" if change.kind == "numeric" else "share of rows moved"
     lines.append((unit, "", "", effect))
     return lines
+
+
+def _moved(difference: float, interval: tuple[float, float] | None, unit: float = 1) -> str:
+    """A difference, and its interval in this unit if there is one."""
+    text = f"{difference:+.3g}"
+    if interval is None:
+        return text
+    low, high = interval
+    return f"{text} ({unit * low:+.3g} to {unit * high:+.3g})"
 
 
 def _percent(share: float) -> str:
