@@ -375,7 +375,7 @@ class TwoSampleResult:
         alpha: float = ...,
         names: tuple[str, str] = ...,
         facts: Mapping[str, object] | None = ...,
-        rng: RNGLike | None = ...,
+        rng: RNGLike | None = None,
     ) -> Path: ...
 
     @overload
@@ -386,7 +386,7 @@ class TwoSampleResult:
         alpha: float = ...,
         names: tuple[str, str] = ...,
         facts: Mapping[str, object] | None = ...,
-        rng: RNGLike | None = ...,
+        rng: RNGLike | None = None,
     ) -> InlineReport: ...
 
     def report(

@@ -58,6 +58,7 @@ Fact: TypeAlias = tuple[str, str, bool]
 """A name, a value, and whether the value is code."""
 
 _COLUMNS_DRAWN = 6  # two lines of three on a desktop
+_PAIRS_MOVED = 5  # pairs whose measures are told before and after
 _VALUES_SHOWN = 7  # columns whose values stand beside a row
 _LAST_STEPS = 10  # of a training, whose mean is what it reached
 _KEPT = 0.25  # of it, below which it did not generalise
@@ -401,6 +402,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
         "regions": result.regions if charts == _COLUMNS_DRAWN else (),
         "differing": findings.at_levels(differing),
         "pairs": pairs,
+        "moved": _moved_pairs(findings) if charts == _COLUMNS_DRAWN else [],
         "symbol": explanation.symbol.replace("^2", "²"),
         "importance": explanation.importance_from is not None,
         "charts": drawn,
@@ -411,24 +413,30 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
 
 
 def _pair_sentences(findings: Findings, level: float) -> list[str]:
-    """What there is to say about pairs at a level, with how they went together before and after."""
+    """What there is to say about pairs at a level; nothing where the test finds nothing."""
     explanation = findings.explanation
     if explanation is None:
         return []
     if not findings.result.reject(level):
         count = len(explanation.pairs)
         return [f"No difference found in any of {count:,} pairs" if count > 1 else "None found"]
-    sentences = explanation.pair_sentences(level)
-    changes = {pair.columns: pair for pair in pair_changes(findings.result, explanation)}
-    told = []
-    rejected = explanation.reject_pairs(level)
-    for sentence, pair in zip(sentences, rejected, strict=False):
-        change = changes.get(pair.columns)
-        if change is None or pair.follows_from(level):
-            break
-        moved = f"{change.measure} {change.before:.2f} → {change.after:.2f}"
-        told.append(f"{sentence}: {moved}")
-    return [*told, *sentences[len(told) :]]
+    return explanation.pair_sentences(level)
+
+
+def _moved_pairs(findings: Findings) -> list[str]:
+    """How the pairs that go together otherwise went before and after, at the level of the page."""
+    explanation = findings.explanation
+    if explanation is None or not findings.result.reject(findings.alpha):
+        return []
+    changes = pair_changes(findings.result, explanation)
+    found = [pair for pair in changes if pair.reject(findings.alpha) and not pair.follows_from]
+    found.sort(key=lambda pair: -pair.effect)
+    sentences = []
+    for pair in found[:_PAIRS_MOVED]:
+        first, second = pair.columns
+        moved = f"{pair.before:.2f} → {pair.after:.2f}"
+        sentences.append(f"{first} and {second}: {pair.measure} {moved}")
+    return sentences
 
 
 def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@
     const alpha = data.levels[Number(slider.value)];
     slider.setAttribute("aria-valuetext", alpha);
     for (const item of all("[data-level]")) item.toggleAttribute("hidden", Number(item.dataset.level) !== alpha);
+    for (const card of all("[data-tested]")) card.classList.toggle("found", Number(card.dataset.tested) <= alpha);
     for (const row of all("[data-adjusted]")) row.classList.toggle("differs", Number(row.dataset.adjusted) <= alpha);
   });
 
@@ -101,7 +102,8 @@
   };
   addEventListener("hashchange", unfold);
   unfold();
-  addEventListener("beforeprint", () => all("details").forEach((part) => (part.open = true)));
+  // Hundreds of columns would take hundreds of sheets.
+  addEventListener("beforeprint", () => all("details:not(.change)").forEach((part) => (part.open = true)));
 
   for (const code of all(".facts code")) {
     const button = make("button", "Copy", code.parentElement);
