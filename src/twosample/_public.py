@@ -90,6 +90,8 @@ from ._statistics import (
 )
 from ._two_sample import FittedTest, FollowUp, TwoSampleTest
 from ._views import Features, View, Views
+from ._watch.schedule import Schedule
+from ._watch.watch import Watch, WatchRecord
 from .errors import (
     ClusterError,
     IncompatibleParts,
@@ -181,6 +183,7 @@ __all__ = [
     "ResidualMLP",
     "Rows",
     "Samples",
+    "Schedule",
     "Several",
     "Sign",
     "SklearnClassifier",
@@ -207,6 +210,8 @@ __all__ = [
     "UnknownOption",
     "View",
     "Views",
+    "Watch",
+    "WatchRecord",
     "WeightedSum",
     "ablation",
     "as_samples",
