@@ -84,13 +84,12 @@ class ViewsWitness(Witness):
         They are fitted again while rows are few, and when a column that was constant varies. The
         sums of the past are then those of the latest rows.
         """
-        kept = Recent((*self.recent.batches, batch))
-        rows = kept.pooled()
         seen = self.seen + sum(batch.sizes)
         # Once batches are left out, fitting again would forget more than it could learn.
         is_young = self.seen == len(self.recent) and seen >= GROWTH * self.fitted_on
         if self.views is not None and not is_young and not _wakes(self.views, batch):
             return self
+        rows = Recent((*self.recent.batches, batch)).pooled()
         views = self._new_views(door.schema)
         views.look_at(door.schema)
         with torch.no_grad():

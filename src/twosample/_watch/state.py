@@ -103,6 +103,7 @@ def as_bytes(watch: Watch) -> bytes:
         "names": list(watch._names),
         "sides": [list(sides) for sides in watch._sides],
         "spent": None,
+        "notes": watch.notes,
     }
     if watch._reference is not None:
         header["spent"] = watch._reference.spent
@@ -116,7 +117,12 @@ def as_bytes(watch: Watch) -> bytes:
                 raise InputError(f"a watch with a part of your own ({own}) cannot be saved.")
             header[part] = packed.tree
             held |= {f"{part}.{place}": each for place, each in packed.tensors.items()}
-    text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the notes cannot be kept ({error}); give strings, numbers and lists of them."
+        ) from error
     # Copies, because parts of one tensor cannot be in a file of their own.
     return signed(text, {name: each.clone().contiguous() for name, each in held.items()})
 
@@ -155,6 +161,7 @@ def from_bytes(content: bytes, witness: Any = None) -> Watch:
     watch._generators = _generators_from(header["entropy"])
     if header["spent"] is not None:
         watch._reference = Reference(tensors["reference"], int(header["spent"]))
+    watch.notes = dict(header["notes"])
     watch._batches = int(header["batches"])
     watch._alarmed_at = header["alarmed_at"]
     watch._history.extend(_record_from(each) for each in header["history"])

@@ -152,6 +152,12 @@ class Watch:
     rng
         A seed, or a generator: one seed, one answer.
 
+    Attributes
+    ----------
+    notes
+        Whatever you want to keep with it, such as where the reference came from: strings and
+        numbers.
+
     Examples
     --------
     >>> import numpy as np, twosample
@@ -193,6 +199,7 @@ class Watch:
         self._names: deque[str] = deque(maxlen=NAMES)
         self._sides: deque[tuple[str, str]] = deque(maxlen=_SIDES)
         self._saved_as: str | None = None  # the checksum of its file
+        self.notes: dict[str, Any] = {}
         if reference is not None:
             self._set_reference(reference)
 
