@@ -137,7 +137,7 @@ def run(
     alpha: Alpha = 0.05,
     run_length: RunLength = None,
     witness: WitnessName = "spectral",
-    permutations: Permutations = 199,
+    permutations: Permutations = 399,
     spend: Spend = None,
     seed: Seed = None,
     name: BatchName = None,

@@ -37,12 +37,9 @@ class Witness(ABC):
     ----------
     name
         What it is called in a file.
-    kept
-        The share of the past that is remembered from batch to batch: 1 for all of it.
     """
 
     name: str
-    kept: float
 
     @abstractmethod
     def observe(

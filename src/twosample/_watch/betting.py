@@ -25,6 +25,12 @@ alternative is unknown, so M is an average over many (a mixture): views, widths,
 difference. An average over K bets is at most log K behind the best of them, and no tuning is
 needed. `evidence` has the equations.
 
+*Several bets.* Let E_k be the e-values of several ways to bet on the batch, and let shares of the
+wealth, known before the batch, be placed on them. The weighted mean of the E_k is an e-value again.
+Then each way has what it won: its share becomes proportional to share times E_k. A small part of
+the wealth is dealt out anew every time, so that a way which has lost for months can still come
+back: the fixed share of [Herbster1998].
+
 *A change, much later.* A wealth that has seen months without a difference has lost much of itself,
 and reacts slowly. The Shiryaev-Roberts detector bets anew from every batch on,
 
@@ -37,6 +43,7 @@ expected number of batches until a false alarm is at least c [Shin2023].
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +59,39 @@ def log_evalue(log_scores: Tensor) -> float:
     total = torch.logsumexp(log_scores, 0)
     log_mean = total - math.log(len(log_scores))
     return float(log_scores[0] - log_mean)
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Several ways to bet at once, each with a share of the wealth.
+
+    Attributes
+    ----------
+    start
+        The shares at the start, which sum to 1.
+    shares
+        The shares now.
+    """
+
+    start: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def log_evalue(self, log_evalues: Sequence[float]) -> float:
+        """The log of the mean of the e-values, weighted by the shares."""
+        total = torch.logsumexp(self._won(log_evalues), 0)
+        return float(total)
+
+    def after(self, log_evalues: Sequence[float]) -> Portfolio:
+        """Each way with what it won, and a small part of the wealth dealt out anew."""
+        won = torch.softmax(self._won(log_evalues), 0).tolist()
+        shares = []
+        for mine, at_start in zip(won, self.start, strict=True):
+            shares.append((1 - _DEALT_ANEW) * mine + _DEALT_ANEW * at_start)
+        return Portfolio(self.start, tuple(shares))
+
+    def _won(self, log_evalues: Sequence[float]) -> Tensor:
+        shares = torch.tensor(self.shares, dtype=torch.float64)
+        return shares.log() + torch.tensor(log_evalues, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -133,5 +173,6 @@ def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
+_DEALT_ANEW = 0.02
 _LARGEST = math.log(torch.finfo(torch.float64).max)
 _ZERO = _scalar(0.0)

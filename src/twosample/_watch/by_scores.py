@@ -18,9 +18,8 @@ from .._random import Generators
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError, InputWarning
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
-from .betting import log_evalue
+from .betting import Portfolio, log_evalue
 from .door import Door
-from .evidence import weight_of
 from .rows import Batch, Recent
 
 EFFECTS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
@@ -29,6 +28,7 @@ EFFECTS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 The first bets nothing, so that some of the wealth is kept whatever happens.
 """
 
+_SHARES = (1 / len(EFFECTS),) * len(EFFECTS)
 _LEAST_ROWS = 16  # of each sample, to learn a score from
 _SCORED_AT_ONCE = 1000  # rows
 _MOST_LOGIT = 20.0
@@ -130,37 +130,35 @@ class ScoreWitness(Witness):
 
     Let z be the difference of mean scores in standard deviations that it has over labellings, and
     N = n m / (n + m). If means differ by e standard deviations of the score, z is nearly normal
-    with mean e sqrt(N), and its likelihood ratio is exp(e sqrt(N) z - e^2 N / 2). M is the average
-    over `EFFECTS`, each weighted by what it has won so far.
+    with mean e sqrt(N), and its likelihood ratio, M, is exp(e sqrt(N) z - e^2 N / 2). Each of
+    `EFFECTS` is a way to bet, and the wealth is shared among them.
     """
 
     name: str
-    kept: float
     score: Score
     recent: Recent = Recent()
     seen: int = 0
-    log_weights: tuple[float, ...] = (0.0,) * len(EFFECTS)
+    portfolio: Portfolio = Portfolio(_SHARES, _SHARES)
 
     def observe(
         self, batch: Batch, door: Door, generators: Generators, permutations: int
     ) -> tuple[Bet, Witness]:
         bet = Bet(0.0)
         score = self.score
-        weights = torch.tensor(self.log_weights, dtype=torch.float64)
+        portfolio = self.portfolio
         if self._knows_enough():
             score = score.learned(self.recent, self.seen, generators)
             values = score.values(batch.pooled(), self.recent)
             ratios = _score_ratios(values, batch.sizes, generators, permutations)
-            log_scores = torch.logsumexp(weights[:, None] + ratios, 0)
-            bet = Bet(log_evalue(log_scores))
-            weights = self.kept * (weights + ratios[:, 0])
-            weights = weights - weights.max()
+            evalues = [log_evalue(each) for each in ratios]
+            bet = Bet(portfolio.log_evalue(evalues))
+            portfolio = portfolio.after(evalues)
         learned = replace(
             self,
             score=score,
             recent=self.recent.with_batch(batch, generators.torch("recent")),
             seen=self.seen + sum(batch.sizes),
-            log_weights=tuple(weights.tolist()),
+            portfolio=portfolio,
         )
         return bet, learned
 
@@ -172,7 +170,7 @@ class ScoreWitness(Witness):
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:
         values = {
             "seen": self.seen,
-            "log_weights": list(self.log_weights),
+            "shares": list(self.portfolio.shares),
             "fitted_on": getattr(self.score, "fitted_on", 0),
         }
         tensors = {f"recent.{name}": each for name, each in self.recent.tensors().items()}
@@ -184,13 +182,13 @@ class ScoreWitness(Witness):
         score = self.score
         if isinstance(score, KernelScore):
             score = replace(score, fitted=fitted, fitted_on=int(values["fitted_on"]))
-        log_weights = tuple(float(each) for each in values["log_weights"])
+        shares = tuple(float(each) for each in values["shares"])
         return replace(
             self,
             score=score,
             recent=recent_from(tensors),
             seen=int(values["seen"]),
-            log_weights=log_weights,
+            portfolio=Portfolio(_SHARES, shares),
         )
 
 
@@ -200,7 +198,7 @@ def _score_ratios(
     """(effects, B + 1) logarithms of likelihood ratios, for every labelling."""
     n, m = sizes
     bins, in_x = draw_labellings(sizes, permutations, generators)
-    weight = weight_of([sizes])
+    weight = n * m / (n + m)
     centred = values - values.mean()
     totals = torch.zeros(bins.count, dtype=torch.float64).index_add_(0, bins.of_all, centred)
     difference = (1 / n + 1 / m) * (in_x @ totals)  # of means; the totals sum to 0

@@ -21,14 +21,15 @@ from .._views import Landmarks, Together, Values, Views
 from .._views.choosing import for_images, for_tables
 from ..errors import IncompatibleParts, InputError
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
-from .betting import log_evalue
+from .betting import Portfolio, log_evalue
 from .door import Door
-from .evidence import Past, past_of, scores, weight_of
+from .evidence import MEMORIES, Past, past_of, scores, weights_after, weights_of
 from .rows import Batch, Recent
 
 _LANDMARKS = 96  # each costs time in every batch
 _LEADING = 0.01  # share of the evidence from which columns are named
 _MEMORY = 2**28  # bytes for sums over bins
+_SHARES = (0.7, 0.15, 0.15)  # of the wealth for each memory, at the start
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +37,11 @@ class ViewsWitness(Witness):
     """All views of a batch, with sums of the past: `evidence` has the equations."""
 
     name: str
-    kept: float = 1.0
     start: Views | None = None
     views: Views | None = None
     past: tuple[Past, ...] | None = None
-    weight: float = 0.0  # N of the past
+    weights: tuple[float, ...] = (0.0,) * len(MEMORIES)  # N of the past
+    portfolio: Portfolio = Portfolio(_SHARES, _SHARES)
     fitted_on: int = 0  # rows
     seen: int = 0  # rows
     recent: Recent = Recent()
@@ -56,22 +57,27 @@ class ViewsWitness(Witness):
         points = EmbeddedSamples((batch.pooled(),), sizes, door.schema)
         rank = torch.randperm(sum(sizes), generator=generators.torch("covariance"))
         sums = add_up(views, points, bins, rank)
-        weight = ready.kept * ready.weight + weight_of([sizes])
+        weights = weights_after(torch.tensor(ready.weights, dtype=torch.float64), sizes)
         before = None
         if ready.past is not None:
-            before = [each.faded(ready.kept) for each in ready.past]
-        found = scores(list(views), sums, before, weight, bins, in_x)
+            before = [each.faded() for each in ready.past]
+        found = scores(list(views), sums, before, weights, bins, in_x)
+        evalues = [log_evalue(each) for each in found.log_scores]
+        portfolio = ready.portfolio.after(evalues)
         of_batch = [_past_of_bins(each, bins, sizes) for each in sums]
         if before is not None:
             of_batch = [old.plus(new) for old, new in zip(before, of_batch, strict=True)]
         learned = replace(
             ready,
             past=tuple(of_batch),
-            weight=weight,
+            weights=tuple(weights.tolist()),
+            portfolio=portfolio,
             seen=ready.seen + sum(sizes),
             recent=ready.recent.with_batch(batch, generators.torch("recent")),
         )
-        return Bet(log_evalue(found.log_scores), _leading(found.columns, found.shares)), learned
+        shares = torch.tensor(portfolio.shares, dtype=torch.float64) @ found.shares
+        leading = _leading(found.columns, shares)
+        return Bet(ready.portfolio.log_evalue(evalues), leading), learned
 
     def _views(self) -> Views:
         if self.views is None:
@@ -95,11 +101,11 @@ class ViewsWitness(Witness):
         with torch.no_grad():
             views.start(rows, torch.Generator())
         past = None
-        weight = 0.0
+        weights = self.weights
         if self.recent.batches:
-            past = _past_of_recent(views, self.recent, door.schema, self.kept)
-            weight = _faded_weight(self.recent, self.kept)
-        return replace(self, views=views, past=past, weight=weight, fitted_on=len(rows))
+            past = _past_of_recent(views, self.recent, door.schema)
+            weights = tuple(weights_of(self.recent.sizes).tolist())
+        return replace(self, views=views, past=past, weights=weights, fitted_on=len(rows))
 
     def _new_views(self, schema: Schema) -> Views:
         if self.start is not None:
@@ -115,7 +121,12 @@ class ViewsWitness(Witness):
         return Views(*stacks)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:
-        values = {"weight": self.weight, "fitted_on": self.fitted_on, "seen": self.seen}
+        values = {
+            "weights": list(self.weights),
+            "shares": list(self.portfolio.shares),
+            "fitted_on": self.fitted_on,
+            "seen": self.seen,
+        }
         counted: list[int] = []
         tensors = {f"recent.{name}": each for name, each in self.recent.tensors().items()}
         for number, past in enumerate(self.past or ()):
@@ -144,7 +155,8 @@ class ViewsWitness(Witness):
             self,
             views=views,
             past=past,
-            weight=float(values["weight"]),
+            weights=tuple(float(each) for each in values["weights"]),
+            portfolio=Portfolio(_SHARES, tuple(float(each) for each in values["shares"])),
             fitted_on=int(values["fitted_on"]),
             seen=int(values["seen"]),
             recent=recent_from(tensors),
@@ -172,7 +184,7 @@ def _past_of_bins(sums: Sums, bins: Bins, sizes: tuple[int, int]) -> Past:
     return past_of(sums._replace(totals=both), [sizes])
 
 
-def _past_of_recent(views: Views, recent: Recent, schema: Schema, kept: float) -> tuple[Past, ...]:
+def _past_of_recent(views: Views, recent: Recent, schema: Schema) -> tuple[Past, ...]:
     """The sums of the latest rows, as seen through other views."""
     of_bin = recent.of_bin()
     sizes = recent.sizes
@@ -181,18 +193,7 @@ def _past_of_recent(views: Views, recent: Recent, schema: Schema, kept: float) -
     # Bins that nothing shuffles; `Bins` counts two more, for rows that stay in place.
     bins = Bins(of_bin, torch.arange(0), 2 * len(sizes) - 2, 0, 1)
     sums = add_up(views, points, bins, torch.arange(rows))
-    if kept < 1:
-        ages = torch.arange(len(sizes) - 1, -1, -1, dtype=torch.float64)
-        shares = torch.repeat_interleave(kept**ages, 2)
-        sums = [each._replace(totals=each.totals * shares[:, None, None]) for each in sums]
     return tuple(past_of(each, sizes) for each in sums)
-
-
-def _faded_weight(recent: Recent, kept: float) -> float:
-    total = 0.0
-    for sizes in recent.sizes:
-        total = kept * total + weight_of([sizes])
-    return total
 
 
 def _wakes(views: Views, batch: Batch) -> bool:

@@ -21,6 +21,9 @@ That M is a likelihood ratio in large samples only is of no consequence: `bettin
 mean over labellings, and needs no more of M than that it is positive. For the observed labelling
 and for every shuffle alike, u is the sum of the past and of this batch as labelled. So every
 labelling learns from all rows, and the first batch can raise an alarm already.
+
+There is one M for each of three memories of the past: all of it, a few batches, and nothing. Each
+gives an e-value, and `betting` shares the wealth among them.
 """
 
 from __future__ import annotations
@@ -43,6 +46,12 @@ FEW_SIZES = (1 / 8, 1 / 128, 1 / 2048)
 MANY_SIZES = (1 / 2, 1 / 8, 1 / 32, 1 / 128, 1 / 512, 1 / 2048)
 """delta^2 for views of many axes, each of which has to pay for itself."""
 
+MEMORIES = (1.0, 0.8, 0.0)
+"""The share of the past that is remembered one batch later: all, some batches, nothing.
+
+A difference that was always there is found with all of the past. One that began today drowns in it.
+"""
+
 _FEW = 8  # axes
 _LAMBDAS = (0.03, 1e-3)  # for landmarks
 _ONE_LAMBDA = 0.05  # for other views of several features: averaging over more costs more
@@ -53,7 +62,7 @@ _LEAST = 1e-300  # that is divided by
 class Past(NamedTuple):
     """What a stack has seen, in sums: no rows, and no more for more batches."""
 
-    between: Tensor  # (views, features) the u of all batches, in features
+    between: Tensor  # (memories, views, features) the u of all batches, in features
     some: Tensor  # (views, features) sums of features, for the covariance
     products: Tensor  # (views, features, features) of features with each other
     counted: int  # rows in the last two
@@ -67,41 +76,61 @@ class Past(NamedTuple):
             self.counted + other.counted,
         )
 
-    def faded(self, kept: float) -> Past:
-        """The same difference, with less weight: `kept` is the share of it that is remembered."""
-        return self._replace(between=kept * self.between)
+    def faded(self) -> Past:
+        """What is left of it one batch later, in each memory."""
+        return self._replace(between=_kept()[:, None, None] * self.between)
 
 
 class Scores(NamedTuple):
-    """The log M of all labellings, and which columns speak for a difference."""
+    """The log M of all labellings, and which columns speak for a difference, in each memory."""
 
-    log_scores: Tensor  # (B + 1,)
+    log_scores: Tensor  # (memories, B + 1)
     columns: list[tuple[int, ...]]  # that each row looked at; none for all columns
-    shares: Tensor  # (rows,) of the evidence in the observed labelling
+    shares: Tensor  # (memories, rows) of the evidence in the observed labelling
+
+
+def _kept() -> Tensor:
+    return torch.tensor(MEMORIES, dtype=torch.float64)
 
 
 def past_of(sums: Sums, sizes: Sequence[tuple[int, int]]) -> Past:
-    """The sums of batches, whose X and Y are the bins 0 and 1, 2 and 3, ... of `sums`."""
+    """The sums of batches, whose X and Y are the bins 0 and 1, 2 and 3, ... of `sums`.
+
+    The last batch is the latest.
+    """
     counts = torch.tensor(sizes, dtype=torch.float64)  # (batches, 2)
     views, features = sums.some.shape
     totals = sums.totals.view(len(sizes), 2, views, features)
     share = counts[:, 0] / counts.sum(1)
     of_batches = totals.sum(1)
     expected = share[:, None, None] * of_batches
-    between = (totals[:, 0] - expected).sum(0)
+    by_batch = totals[:, 0] - expected
+    between = torch.einsum("mb,bvf->mvf", _remembered(len(sizes)), by_batch)
     return Past(between, sums.some, sums.products, sums.counted)
 
 
-def weight_of(sizes: Sequence[tuple[int, int]]) -> float:
-    """N: how many rows of each sample batches of these sizes are worth."""
-    return sum(n * m / (n + m) for n, m in sizes)
+def weights_of(sizes: Sequence[tuple[int, int]]) -> Tensor:
+    """(memories,) N: how many rows of each sample batches of these sizes are worth."""
+    rows = torch.tensor([n * m / (n + m) for n, m in sizes], dtype=torch.float64)
+    return _remembered(len(sizes)) @ rows
+
+
+def weights_after(weights: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """(memories,) N after another batch."""
+    return _kept() * weights + weights_of([sizes])
+
+
+def _remembered(batches: int) -> Tensor:
+    """(memories, batches) the share of each batch that is remembered after the last of them."""
+    ages = torch.arange(batches - 1, -1, -1, dtype=torch.float64)
+    return _kept()[:, None] ** ages
 
 
 def scores(
     stacks: Sequence[View],
     batch: Sequence[Sums],
     past: Sequence[Past] | None,
-    weight: float,
+    weights: Tensor,
     bins: Bins,
     labellings: Tensor,
 ) -> Scores:
@@ -111,8 +140,8 @@ def scores(
     ----------
     stacks, batch, past
         The views, their sums over the bins of this batch, and those of all batches before it.
-    weight
-        N, this batch included.
+    weights
+        (memories,) N, this batch included.
     bins, labellings
         How the batch is cut into bins, and ones where bins are in X.
     """
@@ -126,17 +155,18 @@ def scores(
             continue
         known = None if past is None else past[number]
         prepared = _prepared(stack, number, sums, known, sizes)
-        of_stack = _log_ratios(prepared, known, weight, labellings)
+        of_stack = _log_ratios(prepared, known, weights, labellings)
         values.append(of_stack)
-        repeats = len(of_stack) // len(prepared.columns)
+        rows = of_stack.shape[1]
+        repeats = rows // len(prepared.columns)
         for looked_at in prepared.columns:
             columns += [looked_at] * repeats
-        kinds += [stack.kind] * len(of_stack)
+        kinds += [stack.kind] * rows
         shares[stack.kind] = stack.weight
     log_shares = _log_shares(kinds, shares)
-    weighted = torch.cat(values) + log_shares[:, None]  # (rows, B + 1)
-    log_scores = torch.logsumexp(weighted, 0)
-    of_rows = torch.softmax(weighted[:, 0], 0)
+    weighted = torch.cat(values, 1) + log_shares[:, None]  # (memories, rows, B + 1)
+    log_scores = torch.logsumexp(weighted, 1)
+    of_rows = torch.softmax(weighted[:, :, 0], 1)
     return Scores(log_scores, columns, of_rows)
 
 
@@ -157,27 +187,29 @@ def _prepared(
 
 
 def _log_ratios(
-    prepared: PreparedStack, past: Past | None, weight: float, labellings: Tensor
+    prepared: PreparedStack, past: Past | None, weights: Tensor, labellings: Tensor
 ) -> Tensor:
-    """(rows, B + 1) log M of each view, each lambda and each size of a difference."""
+    """(memories, rows, B + 1) log M of each view, each lambda and each size of a difference."""
     variances = _variances(prepared)  # (views, K, axes)
-    _, candidates, axes = variances.shape
+    views, candidates, axes = variances.shape
     is_axis = prepared.weights.gt(0).any(1)
     spectrum = prepared.spectrum.clamp_min(_LEAST)
     precision = torch.where(is_axis, 1 / spectrum, 0.0)
-    gain = variances / (1 + weight * variances) * precision[:, None] / 2
-    cost = torch.log1p(weight * variances).sum(2) / 2  # (views, K)
-    views = len(spectrum)
-    before = torch.zeros(views, axes, dtype=torch.float64)
+    before = torch.zeros(len(MEMORIES), views, axes, dtype=torch.float64)
     if past is not None:
-        before = torch.einsum("vf,vfa->va", past.between, prepared.axes)
+        before = torch.einsum("mvf,vfa->mva", past.between, prepared.axes)
     totals = prepared.totals.flatten(1)
-    parts = []
+    of_memories: list[list[Tensor]] = [[] for _ in MEMORIES]
     for some in torch.split(labellings, max(1, _AT_ONCE // (views * axes))):
-        along = (some @ totals).view(-1, views, axes) + before
-        parts.append(torch.einsum("bva,vka->vkb", along.square(), gain))
-    ratios = torch.cat(parts, 2) - cost[:, :, None]
-    return ratios.reshape(views * candidates, -1)
+        along = (some @ totals).view(-1, views, axes)
+        for memory, weight in enumerate(weights.tolist()):
+            gain = variances / (1 + weight * variances) * precision[:, None] / 2
+            squares = (along + before[memory]).square()
+            ratios = torch.einsum("bva,vka->vkb", squares, gain)
+            cost = torch.log1p(weight * variances).sum(2) / 2  # (views, K)
+            of_memories[memory].append(ratios - cost[:, :, None])
+    joined = torch.stack([torch.cat(parts, 2) for parts in of_memories])
+    return joined.reshape(len(MEMORIES), views * candidates, -1)
 
 
 def _variances(prepared: PreparedStack) -> Tensor:

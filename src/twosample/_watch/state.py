@@ -91,7 +91,7 @@ def as_bytes(watch: Watch) -> bytes:
     header: dict[str, Any] = {
         "format": FORMAT,
         "kind": _KIND,
-        "witness": {"name": watch._witness.name, "kept": watch._witness.kept, **values},
+        "witness": {"name": watch._witness.name, **values},
         "ledger": _plain_ledger(watch._ledger),
         "entropy": watch._generators._entropy,
         "permutations": watch._permutations,
@@ -149,7 +149,7 @@ def from_bytes(content: bytes, witness: Any = None) -> Watch:
         spend=header["spend"],
         rng=0,
     )
-    started = as_witness(witness, float(saved["kept"]))
+    started = as_witness(witness)
     if started.name != name:
         raise InputError(f"its witness is {name}, not {started.name}; give the same one.")
     door = _test_from(header["door"], _under("door.", tensors))

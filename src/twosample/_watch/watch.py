@@ -32,7 +32,6 @@ NAMES = 4096
 _FEWEST_AT_FIRST = 6  # rows that fix columns and scales
 _SIDES = 256  # samples whose fingerprints are remembered
 _LEAST_KNOWN = 50  # rows of a sample that is known again: few rows may be equal by chance
-_MEMORY = 10  # batches that a detector remembers
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,8 @@ class Watch:
         The chance of a false alarm, ever.
     run_length
         In place of `alpha`: look for a change, at any time. The detector bets anew from every
-        batch on, forgets old batches, and starts again after an alarm. Without a change, a false
-        alarm takes at least so many batches on average.
+        batch on, and starts again after an alarm. Without a change, a false alarm takes at least
+        so many batches on average.
     witness
         What looks for a difference: "spectral", all views of columns, pairs and rows; "columns", a
         cheap one, of single columns and their linear combinations; "mmd-d", or another test with a
@@ -176,7 +175,7 @@ class Watch:
         alpha: float = 0.05,
         run_length: float | None = None,
         witness: Any = "spectral",
-        permutations: int = 199,
+        permutations: int = 399,
         columns: Columns | None = None,
         spend: int | None = None,
         rng: RNGLike | None = None,
@@ -185,8 +184,7 @@ class Watch:
         if spend is not None:
             check_whole("spend", spend, 1)
         self._ledger = Ledger.opened(alpha, run_length)
-        kept = 1.0 if run_length is None else 1 - 1 / _MEMORY
-        self._witness = as_witness(witness, kept)
+        self._witness = as_witness(witness)
         self._columns = columns
         self._permutations = permutations
         self._spend = spend

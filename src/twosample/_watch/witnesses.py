@@ -13,12 +13,12 @@ from .by_scores import ClassifierScore, KernelScore, ScoreWitness
 from .by_views import ViewsWitness
 
 
-def as_witness(given: Any, kept: float) -> Witness:
+def as_witness(given: Any) -> Witness:
     """The witness that a user asks for."""
     if isinstance(given, str) and given in ("spectral", "columns"):
-        return ViewsWitness(given, kept)
+        return ViewsWitness(given)
     if isinstance(given, Views):
-        return ViewsWitness(repr(given), kept, start=given)
+        return ViewsWitness(repr(given), start=given)
     name = given if isinstance(given, str) else repr(given)
     if isinstance(given, str):
         if given not in METHODS:
@@ -28,9 +28,9 @@ def as_witness(given: Any, kept: float) -> Witness:
             )
         given = METHODS[given]()
     if isinstance(given, TwoSampleTest):
-        return ScoreWitness(name, kept, KernelScore(given))
+        return ScoreWitness(name, KernelScore(given))
     if _can_score(given):
-        return ScoreWitness(name, kept, ClassifierScore(given))
+        return ScoreWitness(name, ClassifierScore(given))
     raise InputError(
         f"{name} cannot be a witness: it is neither a test of this library nor a classifier with "
         "fit and predict_proba or decision_function."
