@@ -89,6 +89,29 @@ def test_the_first_batch_has_the_mean_one_too(witness):
     assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
 
 
+def test_groups_move_together_within_strata():
+    # Four customers of one shop, two of another: 6 x 2 labellings.
+    rng = np.random.default_rng(3)
+    watch = Watch(witness="columns", permutations=19, rng=0)
+    watch.update(rng.normal(size=(20, 2)), rng.normal(1.0, size=(20, 2)))
+    customers = np.repeat(np.arange(6), 3)
+    shops = np.where(customers < 4, 0, 1)
+    rows = rng.normal(size=(18, 2)) + rng.normal(size=(6, 2))[customers] + 2 * shops[:, None]
+    evalues = []
+    for first in itertools.combinations(range(4), 2):
+        for second in (4, 5):
+            in_x = np.isin(customers, [*first, second])
+            record = again(watch, "columns").update(
+                rows[in_x],
+                rows[~in_x],
+                groups=(customers[in_x], customers[~in_x]),
+                strata=(shops[in_x], shops[~in_x]),
+            )
+            evalues.append(record.evalue)
+    assert np.std(evalues) > 1e-3
+    assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
+
+
 def test_with_a_reference_too():
     # Rows of the batch and of the reference change places; all else is the same.
     rng = np.random.default_rng(2)
@@ -118,7 +141,7 @@ class StubDoor:
         self.effects = door.effects
         self.rows = rows
 
-    def encode(self, X, Y):
+    def encode(self, X, Y, design=None):
         samples = twosample.Samples(self.rows, self.rows, self.schema)
         return samples, ()
 
@@ -264,7 +287,8 @@ def test_what_cannot_be_counted_is_refused_and_changes_nothing():
         (lambda: watch.update(Y, rng.normal(size=(60, 2))), "same rows as Y of batch 1"),
         (lambda: watch.update(rng.normal(size=(60, 2))), r"update\(X, Y\)"),
         (lambda: watch.update(rng.normal(size=(60, 3)), rng.normal(size=(60, 3))), "columns"),
-        (lambda: watch.update(X + 1, Y + 1, groups=[1]), "no groups"),
+        (lambda: Watch(reference=X, rng=0).update(Y, groups=([1], [2])), "no groups"),
+        (lambda: Watch(seed=0), "rng=0"),
         (lambda: watch.refill(X), "no reference"),
         (lambda: Watch(rng=0).update(X[:2], Y[:2]), "at least 6"),
         (lambda: Watch(reference=X[:40]), "set aside"),

@@ -13,7 +13,17 @@ import typer
 
 from ..errors import InputError
 from .console import sentences
-from .files import Drop, Keep, NoLimit, Resize, Types, columns_from, read_options_from
+from .files import (
+    Drop,
+    Groups,
+    Keep,
+    NoLimit,
+    Resize,
+    Strata,
+    Types,
+    columns_from,
+    read_options_from,
+)
 from .shared import Alpha, AsJson, Quiet, Report, Seed, finite, seed_or_new, shows_progress
 
 if TYPE_CHECKING:
@@ -153,6 +163,8 @@ def run(
     missing: MissingIn = "indicator",
     resize: Resize = None,
     no_limit: NoLimit = False,
+    groups: Groups = None,
+    strata: Strata = None,
 ) -> None:
     """Watch batches as they come, with a verdict that holds however often one looks.
 
@@ -192,8 +204,7 @@ def run(
         with locked(state):
             watch = _opened(
                 state,
-                reference,
-                by,
+                {"reference": reference, "by": by, "groups": groups, "strata": strata},
                 options,
                 alpha=alpha,
                 run_length=run_length,
@@ -230,8 +241,7 @@ def _says_nothing(rules: Any) -> bool:
 
 def _opened(
     state: str,
-    reference: str | None,
-    by: str | None,
+    given: Mapping[str, str | None],
     options: ReadOptions,
     **settings: Any,
 ) -> Watch:
@@ -242,13 +252,15 @@ def _opened(
     if os.path.exists(state):
         watch = Watch.load(state)
         known = watch.notes
-        for option, given in (("reference", reference), ("by", by)):
-            if given is not None and known.get(option) != given:
+        for option, value in given.items():
+            if value is not None and known.get(option) != value:
                 raise InputError(
-                    f"{state} was made with --{option} {known.get(option)}, not {given}; rows are "
+                    f"{state} was made with --{option} {known.get(option)}, not {value}; rows are "
                     "added to a reference by --refill, and for another watch choose another STATE."
                 )
         return watch
+    reference = given["reference"]
+    by = given["by"]
     if (reference is None) == (by is None):
         raise InputError(
             f"{state} is not there yet, so say what to watch: --reference REF for one stream "
@@ -257,7 +269,7 @@ def _opened(
     seed = seed_or_new(settings.pop("rng"))
     rows = None if reference is None else open_file(reference, options)
     watch = Watch(reference=rows, rng=seed, **settings)
-    watch.notes = {"reference": reference, "by": by, "seed": seed}
+    watch.notes = {**given, "seed": seed}
     return watch
 
 
@@ -291,7 +303,12 @@ def _count_new(
     for called, path in batches:
         if watch.has_counted(called):
             continue
-        record = watch.update(*_read(watch, path, options), name=called)
+        record = watch.update(
+            *_read(watch, path, options),
+            name=called,
+            groups=watch.notes.get("groups"),
+            strata=watch.notes.get("strata"),
+        )
         save_locked(watch, Path(os.path.realpath(state)))
         append_to_log([record], log_beside(state))
         yield record

@@ -66,11 +66,15 @@ class Labellings(NamedTuple):
 
 
 def draw_labellings(
-    sizes: tuple[int, int], permutations: int, generators: Generators, most: int | None = None
+    batch: Batch, permutations: int, generators: Generators, most: int | None = None
 ) -> Labellings:
-    """Labellings of a batch; all there are, where they are few."""
+    """Labellings of a batch that its design allows; all there are, where they are few."""
     plan = Permutation(permutations)
-    bins = plan.plan(*sizes, generators.torch("bins"), most=most)
+    generator = generators.torch("bins")
+    if batch.units is not None:
+        bins = plan.plan_units(batch.units, generator, most=most)
+    else:
+        bins = plan.plan(*batch.sizes, generator, most=most)
     shuffles = plan.shuffles(bins, generators.torch("permutations"))
     return Labellings(bins, bins.in_x(shuffles.all()))
 

@@ -149,7 +149,7 @@ class ScoreWitness(Witness):
         if self._knows_enough():
             score = score.learned(self.recent, self.seen, generators)
             values = score.values(batch.pooled(), self.recent)
-            ratios = _score_ratios(values, batch.sizes, generators, permutations)
+            ratios = _score_ratios(values, batch, generators, permutations)
             evalues = [log_evalue(each) for each in ratios]
             bet = Bet(portfolio.log_evalue(evalues))
             portfolio = portfolio.after(evalues)
@@ -193,13 +193,13 @@ class ScoreWitness(Witness):
 
 
 def _score_ratios(
-    values: Tensor, sizes: tuple[int, int], generators: Generators, permutations: int
+    values: Tensor, batch: Batch, generators: Generators, permutations: int
 ) -> Tensor:
     """(effects, B + 1) logarithms of likelihood ratios, for every labelling."""
-    n, m = sizes
-    bins, in_x = draw_labellings(sizes, permutations, generators)
+    n, m = batch.sizes
+    bins, in_x = draw_labellings(batch, permutations, generators)
     weight = n * m / (n + m)
-    centred = values - values.mean()
+    centred = bins.about_cells(values)
     totals = torch.zeros(bins.count, dtype=torch.float64).index_add_(0, bins.of_all, centred)
     difference = (1 / n + 1 / m) * (in_x @ totals)  # of means; the totals sum to 0
     spread = centred.square().mean().sqrt()

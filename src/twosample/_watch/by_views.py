@@ -15,7 +15,7 @@ from .._data.schema import Schema
 from .._random import Generators
 from .._statistics import Spectral
 from .._statistics.base import Bins
-from .._statistics.sums import Sums, add_up
+from .._statistics.sums import add_up
 from .._two_sample import FittedTest, TwoSampleTest
 from .._views import Landmarks, Together, Values, Views
 from .._views.choosing import for_images, for_tables
@@ -23,7 +23,15 @@ from ..errors import IncompatibleParts, InputError
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
 from .betting import Portfolio, log_evalue
 from .door import Door
-from .evidence import MEMORIES, Past, past_of, scores, weights_after, weights_of
+from .evidence import (
+    MEMORIES,
+    Past,
+    past_of,
+    past_of_batch,
+    scores,
+    weights_after,
+    weights_of,
+)
 from .rows import Batch, Recent
 
 _LANDMARKS = 96  # each costs time in every batch
@@ -53,7 +61,7 @@ class ViewsWitness(Witness):
         views = ready._views()
         sizes = batch.sizes
         most = Spectral().most_bins(views, _MEMORY)
-        bins, in_x = draw_labellings(sizes, permutations, generators, most)
+        bins, in_x = draw_labellings(batch, permutations, generators, most)
         points = EmbeddedSamples((batch.pooled(),), sizes, door.schema)
         rank = torch.randperm(sum(sizes), generator=generators.torch("covariance"))
         sums = add_up(views, points, bins, rank)
@@ -64,7 +72,7 @@ class ViewsWitness(Witness):
         found = scores(list(views), sums, before, weights, bins, in_x)
         evalues = [log_evalue(each) for each in found.log_scores]
         portfolio = ready.portfolio.after(evalues)
-        of_batch = [_past_of_bins(each, bins, sizes) for each in sums]
+        of_batch = [past_of_batch(each, bins, in_x[0]) for each in sums]
         if before is not None:
             of_batch = [old.plus(new) for old, new in zip(before, of_batch, strict=True)]
         learned = replace(
@@ -172,16 +180,6 @@ def _as_test(views: Views | None) -> FittedTest | None:
     scaling = Scaling(nothing, torch.ones_like(nothing))  # points come scaled already
     spec = TwoSampleTest(Views(), statistic=Spectral())
     return FittedTest(views, spec, views.schema, scaling, None, None)
-
-
-def _past_of_bins(sums: Sums, bins: Bins, sizes: tuple[int, int]) -> Past:
-    """The sums of a batch as it is labelled."""
-    identity = torch.arange(bins.moving)[None]
-    in_x = bins.in_x(identity)[0]
-    of_x = torch.einsum("s,svf->vf", in_x, sums.totals)
-    of_y = sums.totals.sum(0) - of_x
-    both = torch.stack([of_x, of_y])
-    return past_of(sums._replace(totals=both), [sizes])
 
 
 def _past_of_recent(views: Views, recent: Recent, schema: Schema) -> tuple[Past, ...]:

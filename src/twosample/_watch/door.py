@@ -21,7 +21,11 @@ from .._data.schema import Schema
 from .._data.streams import Pair, Stream, held
 from .._data.survey import every_row, survey
 from .._data.tables import Source
+from .._design import Design, Rows
 from ..errors import InputWarning
+
+EACH_ROW = Rows()
+"""The design of rows that are independent of each other."""
 
 WITH_GAPS = Columns(missing="indicator")
 """What holds for columns of which the user says nothing."""
@@ -35,18 +39,25 @@ class Door:
     scaling: Scaling
 
     @classmethod
-    def learned(cls, X: object, Y: object, columns: Columns | None) -> Door:
+    def learned(
+        cls, X: object, Y: object, columns: Columns | None, design: Design = EACH_ROW
+    ) -> Door:
         """The door that these rows fix; what is odd about them is said when they go through it."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)
-            surveyed = survey(_pair(X, Y), every_row, columns=columns or _usual_rules(X))
+            rules = columns or _usual_rules(X)
+            surveyed = survey(_pair(X, Y), every_row, columns=rules, design=design)
         return cls(*_with_all_gaps(surveyed.schema, surveyed.scaling))
 
-    def encode(self, X: object, Y: object) -> tuple[Samples, tuple[str, ...]]:
+    def encode(
+        self, X: object, Y: object, design: Design = EACH_ROW
+    ) -> tuple[Samples, tuple[str, ...]]:
         """Two samples, scaled, in float64; and what is to be said about them."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            surveyed = survey(_pair(X, Y), every_row, schema=self.schema, scaling=self.scaling)
+            surveyed = survey(
+                _pair(X, Y), every_row, schema=self.schema, scaling=self.scaling, design=design
+            )
         notes = [str(each.message) for each in caught if issubclass(each.category, InputWarning)]
         samples = self.scaling.apply(surveyed.picked, dtype=torch.float64)
         return samples, tuple(dict.fromkeys(notes))

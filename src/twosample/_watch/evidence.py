@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -109,6 +110,27 @@ def past_of(sums: Sums, sizes: Sequence[tuple[int, int]]) -> Past:
     return Past(between, sums.some, sums.products, sums.counted)
 
 
+def past_of_batch(sums: Sums, bins: Bins, in_x: Tensor) -> Past:
+    """The sums of a batch over its bins, with (S,) ones for those in X."""
+    between = torch.einsum("s,svf->vf", in_x, _about_cells(sums.totals, bins))
+    in_all = between.expand(len(MEMORIES), *between.shape)
+    return Past(in_all, sums.some, sums.products, sums.counted)
+
+
+def _about_cells(totals: Tensor, bins: Bins) -> Tensor:
+    """(S, views, features) sums over bins of features less the means of their cells.
+
+    Without strata the batch is one cell. With them, a stratum of which X has more makes no
+    difference.
+    """
+    cells = torch.zeros(bins.count, dtype=torch.int64) if bins.cells is None else bins.cells
+    count = int(cells.max()) + 1
+    rows = torch.zeros(count, dtype=torch.float64).index_add_(0, cells, bins.sizes)
+    sums = torch.zeros(count, *totals.shape[1:], dtype=torch.float64).index_add_(0, cells, totals)
+    means = sums / rows.clamp_min(1)[:, None, None]
+    return totals - bins.sizes[:, None, None] * means[cells]
+
+
 def weights_of(sizes: Sequence[tuple[int, int]]) -> Tensor:
     """(memories,) N: how many rows of each sample batches of these sizes are worth."""
     rows = torch.tensor([n * m / (n + m) for n, m in sizes], dtype=torch.float64)
@@ -145,7 +167,6 @@ def scores(
     bins, labellings
         How the batch is cut into bins, and ones where bins are in X.
     """
-    sizes = torch.bincount(bins.of_all, minlength=bins.count).double()
     values = []
     columns: list[tuple[int, ...]] = []
     kinds: list[str] = []
@@ -154,7 +175,7 @@ def scores(
         if not sums.totals.numel():  # no column is of the kind that it looks at
             continue
         known = None if past is None else past[number]
-        prepared = _prepared(stack, number, sums, known, sizes)
+        prepared = _prepared(stack, number, sums, known, bins)
         of_stack = _log_ratios(prepared, known, weights, labellings)
         values.append(of_stack)
         rows = of_stack.shape[1]
@@ -170,9 +191,7 @@ def scores(
     return Scores(log_scores, columns, of_rows)
 
 
-def _prepared(
-    stack: View, number: int, sums: Sums, past: Past | None, sizes: Tensor
-) -> PreparedStack:
+def _prepared(stack: View, number: int, sums: Sums, past: Past | None, bins: Bins) -> PreparedStack:
     """The sums over bins along the axes of the covariance of the past and of this batch."""
     totals = sums.totals.clone()  # `along_axes` centres in place
     with_past = Sums(totals, sums.some, sums.products, sums.counted)
@@ -183,7 +202,10 @@ def _prepared(
             sums.products + past.products,
             sums.counted + past.counted,
         )
-    return along_axes(stack, number, with_past, sizes, _LAMBDAS)
+    prepared = along_axes(stack, number, with_past, bins, _LAMBDAS)
+    if bins.cells is None:
+        return prepared
+    return replace(prepared, totals=_about_cells(prepared.totals, bins))
 
 
 def _log_ratios(

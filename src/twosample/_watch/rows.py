@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._design import Units
 from ..errors import InputError
 
 MOST_ROWS = 2000
@@ -23,6 +24,7 @@ class Batch(NamedTuple):
 
     x: Tensor
     y: Tensor
+    units: Units | None = None  # that move together, where they are not single points
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from .._checks import check_whole
 from .._data.columns import Columns
-from .._random import Generators, RNGLike
+from .._design import Design, Key, design_from
+from .._random import Generators, RNGLike, takes_rng
 from .._threads import threads_for
 from ..errors import InputError
 from .betting import Ledger, exponential
-from .door import Door
+from .door import EACH_ROW, Door
 from .rows import Batch, Reference, checked_sizes, set_aside
 from .witnesses import as_witness
 
@@ -168,6 +169,7 @@ class Watch:
     True
     """
 
+    @takes_rng
     def __init__(
         self,
         *,
@@ -264,7 +266,13 @@ class Watch:
     # What happens
 
     def update(
-        self, X: object, Y: object = None, *, name: str | None = None, groups: object = None
+        self,
+        X: object,
+        Y: object = None,
+        *,
+        name: str | None = None,
+        groups: Key | None = None,
+        strata: Key | None = None,
     ) -> WatchRecord:
         """Count another batch, and say what it did.
 
@@ -276,18 +284,20 @@ class Watch:
             The rows of both streams. With a reference, the new rows alone.
         name
             What the batch is called, such as a date; None for its number. No name counts twice.
-        groups
-            Refused: rows that belong together are not independent. Give one row for each group,
-            such as its means.
+        groups, strata
+            As in `two_sample_test`, for two streams: rows of one group move together, and rows of
+            different strata never change places. A group belongs to one batch, and to X or to Y.
+            With a reference they are refused: its rows are spent one by one.
         """
-        if groups is not None:
+        design = design_from(groups=groups, strata=strata)
+        if design is not None and self._reference is not None:
             raise InputError(
-                "a watch shuffles single rows, so it takes no groups; give one row for each group, "
-                "such as the means of its rows."
+                "the rows of a reference are spent one by one, so there can be no groups and no "
+                "strata; watch two streams, or give one row for each group, such as its means."
             )
         number = self._batches + 1
         name = self._checked_name(name, number)
-        door, batch, left, notes = self._read(X, Y)
+        door, batch, left, notes = self._read(X, Y, design or EACH_ROW)
         sides = self._checked_sides(batch)
         generators = self._generators.child(f"batch {number}")
         with threads_for(door.schema):
@@ -390,7 +400,9 @@ class Watch:
         encoded, _ = self._door.encode(reference, reference)
         self._reference = Reference(encoded.x[order[aside:]])
 
-    def _read(self, X: object, Y: object) -> tuple[Door, Batch, Reference | None, tuple[str, ...]]:
+    def _read(
+        self, X: object, Y: object, design: Design
+    ) -> tuple[Door, Batch, Reference | None, tuple[str, ...]]:
         """The door, the batch as it goes through it, what is left of the reference, and notes."""
         if self._reference is not None and self._door is not None:
             if Y is not None:
@@ -409,15 +421,15 @@ class Watch:
             )
         door = self._door
         if door is None:
-            door = Door.learned(X, Y, self._columns)
-        samples, notes = door.encode(X, Y)
+            door = Door.learned(X, Y, self._columns, design)
+        samples, notes = door.encode(X, Y, design)
         checked_sizes(samples.sizes)
         if self._door is None and sum(samples.sizes) < _FEWEST_AT_FIRST:
             raise InputError(
                 f"the first batch has {sum(samples.sizes)} rows in all; it fixes columns and "
                 f"scales, so give at least {_FEWEST_AT_FIRST}."
             )
-        return door, Batch(samples.x, samples.y), None, notes
+        return door, Batch(samples.x, samples.y, samples.units), None, notes
 
     def _checked_name(self, name: str | None, number: int) -> str:
         name = str(number) if name is None else str(name)
