@@ -166,7 +166,7 @@ def run(
     groups: Groups = None,
     strata: Strata = None,
 ) -> None:
-    """Watch batches as they come, with a verdict that holds however often one looks.
+    """Watch batches as they come, however often you look.
 
     The first run makes STATE, and fixes how to watch. Later runs of the same command count the
     batches that are new. If there is never a difference, the chance that there is ever an alarm is
