@@ -183,7 +183,7 @@ def run(
       twosample watch shop.watch days/ --reference year.parquet
       twosample watch shop.watch days/*.parquet --reference year.parquet --json
       twosample watch ab.watch day.csv --by arm=control,treated
-      twosample watch shop.watch 'shop.db::SELECT * FROM orders WHERE day = 3' --name day-3
+      twosample watch shop.watch 'shop.db::SELECT * FROM today' --name day-3
       twosample watch shop.watch --restart
     """
     with sentences(interrupted="The batches before it are counted."):
