@@ -39,6 +39,7 @@ from ._data.survey import (
     survey,
     training_rows,
 )
+from ._data.tables import count, told_apart
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
@@ -388,7 +389,7 @@ class FittedTest:
         resources: Resources,
     ) -> TwoSampleResult:
         """Test the rows that the survey did not pick."""
-        _check_sizes(*surveyed.tested)
+        _check_sizes(surveyed.tested, surveyed.names)
         representation = self._representation_for(resources)
         points = points_to_test(
             pair,
@@ -399,7 +400,8 @@ class FittedTest:
             device=_device_of(representation),
             resources=resources,
         )
-        return self._test_scaled(points, generators, resources)
+        result = self._test_scaled(points, generators, resources)
+        return replace(result, names=told_apart(*surveyed.names))
 
     def _representation_for(self, resources: Resources) -> nn.Module:
         if resources.workers is HERE or self._device().type == "cpu":
@@ -456,10 +458,12 @@ def _device_of(representation: nn.Module) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
-def _check_sizes(n: int, m: int) -> None:
-    if min(n, m) < 2:
-        name, size = ("X", n) if n < 2 else ("Y", m)
-        raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
+def _check_sizes(sizes: tuple[int, int], names: tuple[str, str] = ("X", "Y")) -> None:
+    for name, size in zip(names, sizes, strict=True):
+        if size < 2:
+            raise InputError(
+                f"{name} has {count(size, 'row')} to test; a test needs at least 2 in each sample."
+            )
 
 
 def choose_device(device: str) -> torch.device:

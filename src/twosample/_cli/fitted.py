@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from typing import Annotated
 
 import typer
@@ -26,6 +25,7 @@ from .files import (
     design_options,
     read_options_from,
 )
+from .junit import junit_file
 from .shared import (
     A,
     Alpha,
@@ -35,19 +35,22 @@ from .shared import (
     Explain,
     FailOnReject,
     InParts,
+    Junit,
     Method,
     Permutations,
     Quiet,
     Report,
     Scheduler,
     Seed,
+    Verbose,
+    check_words,
     fact_lines,
-    finite,
+    json_text,
     read_in_parts,
     seed_or_new,
     shows_progress,
 )
-from .test import both, run_on_files, show, sources
+from .test import both, case_of, run_on_files, show, sources
 
 
 def fit(
@@ -135,7 +138,7 @@ def fit(
                 "train_sizes": fitted.train_sizes,
                 "training": None if log is None else dataclasses.asdict(log) | {"steps": log.steps},
             }
-            typer.echo(json.dumps(finite(record), allow_nan=False))
+            typer.echo(json_text("fit", record))
             return
         rows = fitted.train_sizes or (len(X), len(Y))
         typer.echo(f"{output} holds {test.name}, fitted on {both(rows)} rows.")
@@ -161,8 +164,10 @@ def apply(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     explain: Explain = False,
     report: Report = None,
+    junit: Junit = None,
     by: By = None,
     groups: Groups = None,
     blocks: Blocks = None,
@@ -188,7 +193,8 @@ def apply(
       twosample apply kernel.safetensors monday.csv tuesday.csv
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a), junit_file(junit, "apply", f"{b or a} against {a}") as cases:
+        check_words(quiet, verbose)
         in_parts = read_in_parts(stream, explain, report)
         progress = shows_progress(quiet)
 
@@ -218,6 +224,8 @@ def apply(
             seed=seed,
             scheduler=scheduler,
         )
-        show(result, {"kernel": kernel, "provenance": provenance} | facts, context)
+        facts = {"kernel": kernel, "provenance": provenance} | facts
+        cases.append(case_of(result, facts))
+        show(result, facts, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)

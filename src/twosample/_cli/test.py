@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -30,6 +28,7 @@ from .files import (
     design_options,
     read_options_from,
 )
+from .junit import Case, Outcome, junit_file
 from .shared import (
     A,
     Alpha,
@@ -39,6 +38,7 @@ from .shared import (
     Explain,
     FailOnReject,
     InParts,
+    Junit,
     Method,
     Permutations,
     Quiet,
@@ -46,10 +46,12 @@ from .shared import (
     Scheduler,
     Seed,
     TrainFraction,
+    Verbose,
     check_between,
+    check_words,
     command_line,
     fact_lines,
-    finite,
+    json_text,
     read_in_parts,
     seed_or_new,
     shows_progress,
@@ -75,8 +77,10 @@ def run(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     explain: Explain = False,
     report: Report = None,
+    junit: Junit = None,
     by: By = None,
     keep: Keep = None,
     drop: Drop = None,
@@ -121,7 +125,8 @@ def run(
       twosample test photos/ generated/ --resize 64x64
       twosample test old.csv new.csv --tolerance auc=0.55 --exit-by-verdict
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a), junit_file(junit, "test", f"{b or a} against {a}") as cases:
+        check_words(quiet, verbose)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
@@ -144,6 +149,7 @@ def run(
             **design_options(groups, blocks, strata, pairs),
             tolerance=tolerance_from(tolerance),
         )
+        cases.append(case_of(result, facts))
         show(result, facts, context)
         status = 0
         if fail_on_reject or exit_by_verdict:
@@ -250,9 +256,9 @@ def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Conte
         failure = error
 
     if context.params["as_json"]:
-        typer.echo(_as_json(result, facts, explanation, page))
+        typer.echo(_as_json(result, facts, explanation, page, context))
     else:
-        typer.echo(_as_text(result, facts, explanation, page, context.params["quiet"]))
+        typer.echo(_as_text(result, facts, explanation, page, context))
     if failure is not None:
         with sentences(*facts["files"], interrupted=lost):
             raise failure
@@ -266,13 +272,11 @@ def _write_page(
 ) -> None:
     from .._show.report import write_report
 
-    name_x, name_y = (Path(file).name for file in facts["files"])
     write_report(
         result,
         context.params["report"],
         alpha=facts["alpha"],
         explanation=explanation,
-        names=(name_x, name_y),
         facts={"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]},
         rng=facts["seed"],
         progress=shows_progress(context.params["quiet"]),
@@ -284,11 +288,14 @@ def _as_text(
     facts: Mapping[str, Any],
     explanation: Explanation | None,
     page: str | None,
-    quiet: bool,
+    context: typer.Context,
 ) -> str:
     lines = [_verdict(result, facts["alpha"])]
-    if not quiet:
-        lines.append(details(result, facts, effect_lines(result, facts["alpha"])))
+    verbose = context.params["verbose"]
+    if not context.params["quiet"]:
+        lines.append(details(result, facts, effect_lines(result, facts["alpha"]), verbose=verbose))
+        if verbose:
+            lines.append(fact_lines({"repeat": command_line(context, facts["seed"])}))
         if page is not None:
             lines.append(fact_lines({"report": page}))
     if explanation is not None:
@@ -301,6 +308,7 @@ def _as_json(
     facts: Mapping[str, Any],
     explanation: Explanation | None,
     page: str | None,
+    context: typer.Context,
 ) -> str:
     verdict = {
         **facts,
@@ -316,7 +324,21 @@ def _as_json(
         record["explanation"] = explanation.to_dict()
     if page is not None:
         record["report"] = page
-    return json.dumps(finite(record), allow_nan=False)
+    record["command"] = command_line(context, facts["seed"])
+    return json_text(str(context.info_name), record)
+
+
+def case_of(result: TwoSampleResult, facts: Mapping[str, Any]) -> Case:
+    """The verdict for a JUnit file."""
+    first, second = result.names
+    alpha = facts["alpha"]
+    outcomes: dict[str, Outcome] = {"differ": "failure", "undecided": "error"}
+    # Without a tolerance there is always a verdict.
+    outcome = outcomes.get(result.decide(alpha).verdict, "passed")
+    if outcome == "error" and result.tolerance is None:
+        outcome = "passed"
+    name = f"{second} against {first}"
+    return Case(name, outcome, _verdict(result, alpha), details(result, facts))
 
 
 def _verdict(result: TwoSampleResult, alpha: float) -> str:
@@ -331,7 +353,11 @@ def _verdict(result: TwoSampleResult, alpha: float) -> str:
 
 
 def details(
-    result: TwoSampleResult, facts: Mapping[str, Any], more: Mapping[str, str] | None = None
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    more: Mapping[str, str] | None = None,
+    *,
+    verbose: bool = False,
 ) -> str:
     """Where the samples come from and how they were tested, a line each."""
     learned = ""
@@ -341,7 +367,8 @@ def details(
     lines["method"] = f"{facts['method']}, {learned}tested on {both(result.sizes)}"
     if result.chosen is not None:
         lines["chosen"] = result.chosen
-    lines["statistic"] = f"{result.statistic:.4g}, against {result.calibration}"
+    against = result.calibration if verbose else result._against
+    lines["statistic"] = f"{result.statistic:.4g}, against {against}"
     lines |= more or {}
     lines["seed"] = facts["seed"]
     return fact_lines(lines)
@@ -352,8 +379,8 @@ def sources(facts: Mapping[str, Any]) -> dict[str, Any]:
     lines: dict[str, Any] = {}
     if "kernel" in facts:
         lines["kernel"] = f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"
-    samples = zip("XY", facts["files"], facts["rows"], facts["dropped"], strict=True)
-    for name, file, rows, dropped in samples:
+    samples = zip(facts["files"], facts["rows"], facts["dropped"], strict=True)
+    for name, (file, rows, dropped) in zip(("samples", ""), samples, strict=True):
         lines[name] = f"{file}, {rows} rows"
         if dropped:
             lines[name] += f", {dropped} of them left out for missing values"
