@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+import types
 from importlib.resources import files
 from xml.etree import ElementTree
 
@@ -12,8 +17,9 @@ import jsonschema
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 
-from test_cli import QUICK, call, cli
+from test_cli import QUICK, ROOT, call, cli
 from test_cli import folder as folder  # a fixture
 from twosample._data.tables import cut_in_the_middle, told_apart
 
@@ -278,3 +284,121 @@ def test_long_names_are_cut_in_the_middle_and_stay_apart():
         assert x != y
         assert first.startswith(x.split("…")[0]) and second.endswith(y.split("…")[-1])
     assert len(cut_in_the_middle("a" * 99 + "b", 40)) == 40
+
+
+# The page
+
+
+PAGE = (ROOT / "docs" / "pipeline.md").read_text()
+
+
+def block(language: str, containing: str) -> str:
+    """The block of the page in a language with something in it."""
+    found = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    (text,) = [each for each in found if containing in each]
+    return text
+
+
+@pytest.fixture
+def program(folder, monkeypatch):
+    """A folder whose samples have the page's names, and `twosample` as a program on the path."""
+    (folder / "same.csv").rename("reference.csv")
+    (folder / "again.csv").rename("equal.csv")
+    places = folder / "bin"
+    places.mkdir()
+    script = places / "twosample"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m twosample "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{places}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_examples_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = doctest.testfile(str(ROOT / "docs" / "pipeline.md"), module_relative=False)
+    assert results.attempted == 5 and results.failed == 0
+
+
+def test_the_statuses_on_the_page_are_those_of_help():
+    table = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    shown = call("--help").stdout
+    assert re.findall(r"^    (\d+) ", shown, re.MULTILINE) == table
+
+
+def test_the_json_on_the_page(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    command, shown = re.search(r"```console\n\$ twosample (.*)\n(.*) \.\.\.\n```", PAGE).groups()
+    assert call(*shlex.split(command)).stdout.startswith(shown)
+
+
+@pytest.mark.slow
+def test_the_script_for_cron(program):
+    (program / "nightly.sh").write_text(block("bash", "nightly.sh"))
+    silent = shell("bash nightly.sh reference.csv equal.csv")
+    assert (silent.returncode, silent.stdout, silent.stderr) == (0, "", "")
+    loud = shell("bash nightly.sh reference.csv other.csv")
+    assert loud.returncode == 1
+    assert loud.stdout.startswith(
+        "other.csv differs, see drift.html\nThe samples differ: p = 0.001"
+    )
+    assert (program / "drift.html").exists()
+    lost = shell("bash nightly.sh reference.csv nosuch.csv")
+    assert lost.returncode == 2 and "no verdict on nosuch.csv\nerror: nosuch.csv" in lost.stdout
+
+
+@pytest.mark.slow
+def test_the_workflow_for_github(program):
+    workflow = yaml.safe_load(block("yaml", "actions/checkout"))
+    (step,) = [each for each in workflow["jobs"]["drift"]["steps"] if "name" in each]
+    (program / "days").mkdir()
+    for name in ("other", "equal"):
+        (program / f"{name}.csv").rename(program / "days" / f"{name}.csv")
+    done = shell(step["run"])
+    assert done.returncode == 1, done.stderr
+    assert set(cases("drift.xml")) == {"days/other.csv", "days/equal.csv"}
+    assert (program / "drift.html").exists()
+
+
+@pytest.mark.slow
+def test_the_task_for_airflow(program, monkeypatch):
+    class Failed(Exception):
+        pass
+
+    called = []
+    named = {
+        "airflow": types.ModuleType("airflow"),
+        "airflow.exceptions": types.SimpleNamespace(AirflowFailException=Failed),
+        # A DAG is only declared here: the function that makes it is not called.
+        "airflow.sdk": types.SimpleNamespace(
+            task=lambda function: function,
+            dag=lambda schedule: lambda function: lambda: called.append(schedule),
+        ),
+    }
+    for name, module in named.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    names: dict = {}
+    exec(block("python", "airflow.sdk"), names)
+    assert called == ["30 4 * * *"]
+    task = names["same_as_reference"]
+    assert task("reference.csv", "equal.csv")["reject"] is False
+    with pytest.raises(
+        Failed, match=r"other\.csv differs .* repeat it with twosample test .*--seed"
+    ):
+        task("reference.csv", "other.csv")
+    with pytest.raises(RuntimeError, match=r"nosuch\.csv does not exist"):
+        task("reference.csv", "nosuch.csv")
+
+
+def test_the_suite_for_pytest():
+    names: dict = {}
+    exec(block("python", "old_simulator"), names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()

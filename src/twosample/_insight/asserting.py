@@ -12,10 +12,10 @@ from .._calibration import PairSwap, Permutation
 from .._checks import check_alpha
 from .._data.columns import Columns
 from .._random import RNGLike, takes_rng
-from .._result import TwoSampleResult, format_pvalue
+from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._two_sample import TwoSampleTest
 from ..errors import InputError, InputWarning
-from .explain import explain
+from .explain import Explanation, explain
 
 _SEED = 0  # of a run to which nobody gives one: a test suite wants the same answer every time
 # Most assertions hold, and a thousand shuffles show it. Only below this p-value are all of them
@@ -154,12 +154,20 @@ def _message(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)
             explanation = explain(result, rows=0, rng=rng, progress=False)
-        differing = explanation.reject()
-        if differing:
-            lines.append(f"Columns that differ by themselves: {_few(differing)}.")
-        pairs = [pair for pair in explanation.reject_pairs() if not pair.follows_from()]
-        lines += [f"{pair.sentence()}." for pair in pairs[:_MOST_NAMED]]
+        # At the level of the assertion, at which hardly anything is named by chance; where nothing
+        # reaches it, at the usual one.
+        lines += _found(explanation, alpha) or _found(explanation, max(alpha, ALPHA))
     return "\n".join(lines)
+
+
+def _found(explanation: Explanation, level: float) -> list[str]:
+    """Which columns differ, and which pairs go together otherwise, in sentences."""
+    sentences = []
+    differing = explanation.reject(level)
+    if differing:
+        sentences.append(f"Columns that differ by themselves: {_few(differing)}.")
+    pairs = [pair for pair in explanation.reject_pairs(level) if not pair.follows_from(level)]
+    return sentences + [f"{pair.sentence(level)}." for pair in pairs[:_MOST_NAMED]]
 
 
 def _few(names: list[str]) -> str:
