@@ -43,6 +43,7 @@ from ._data.tables import count, told_apart
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
+from ._progress import one_bar
 from ._random import Generators, RNGLike, takes_rng
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
@@ -51,6 +52,7 @@ from ._threads import threads_for
 from .errors import InputError, InputWarning
 
 _LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
+_TESTING = {"": 1.0}  # a test by itself is one stage, which needs no name
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class TwoSampleTest:
         """
         resources = self._resources(progress, client)
         generators = Generators(rng)
-        with open_samples(X, Y, self.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
             result = self._run(pair, generators, device, resources, columns)
             if self.then is None or not self.then.suits(result.sizes_of_all, result.units):
                 return result
@@ -161,7 +163,7 @@ class TwoSampleTest:
         """
         resources = self._resources(progress)
         generators = Generators(rng)
-        with open_samples(X, Y, self.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
             # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
             surveyed = survey(
@@ -362,7 +364,7 @@ class FittedTest:
             other = replace(self, spec=replace(self.spec, design=design))
             return other.test(X, Y, rng=rng, progress=progress, client=client)
         resources = self.spec._resources(progress, client)
-        with open_samples(X, Y, self.spec.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(
                 pair, no_rows, schema=self.schema, scaling=self.scaling, design=self.spec.design

@@ -41,6 +41,7 @@ from .shared import (
     Scheduler,
     Seed,
     TrainFraction,
+    bar_for,
     command_line,
     fact_lines,
     json_text,
@@ -141,23 +142,24 @@ def run(
             stream=read_in_parts(stream, False, report),
             progress=progress,
         )
-        comparison, reference = _compared(
-            reference,
-            files or [],
-            by,
-            read_options,
-            scheduler,
-            method=method,
-            correction=correction,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            rng=seed,
-            device=device,
-            progress=progress,
-            **design_options(groups, blocks, strata, pairs),
-            tolerance=tolerance_from(tolerance),
-        )
+        with bar_for(quiet, False, None):
+            comparison, reference = _compared(
+                reference,
+                files or [],
+                by,
+                read_options,
+                scheduler,
+                method=method,
+                correction=correction,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                rng=seed,
+                device=device,
+                progress=progress,
+                **design_options(groups, blocks, strata, pairs),
+                tolerance=tolerance_from(tolerance),
+            )
         facts: dict[str, Any] = {"reference": reference, "seed": seed}
         if report is not None:
             facts["report"] = report
@@ -209,9 +211,12 @@ def _compared(
     from .._cluster import connected
     from .._files.opening import name_of
     from .._insight.comparing import ComparisonInterrupted, compare
+    from .._progress import stage
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
+        stage("reading")
         X, samples = _opened(reference, files, by, read_options)
+        stage("testing")
         try:
             comparison = compare(X, samples, client=client, columns=read_options.rules, **options)
         except ComparisonInterrupted as interrupted:

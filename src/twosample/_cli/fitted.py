@@ -43,6 +43,7 @@ from .shared import (
     Scheduler,
     Seed,
     Verbose,
+    bar_for,
     check_words,
     fact_lines,
     json_text,
@@ -50,7 +51,7 @@ from .shared import (
     seed_or_new,
     shows_progress,
 )
-from .test import both, case_of, run_on_files, show, sources
+from .test import both, case_of, extras_of, run_on_files, show, sources
 
 
 def fit(
@@ -107,6 +108,7 @@ def fit(
         from .._design import design_from
         from .._files.inputs import open_pair
         from .._files.opening import name_of
+        from .._progress import one_bar, stage
         from .._saving.saving import writable
 
         writable(output)  # an error later would lose all that was learned
@@ -118,10 +120,13 @@ def fit(
             progress=progress,
             unlimited=no_limit,
         )
-        X, Y = open_pair(a, b, by, read_options)
         design = design_from(**design_options(groups, blocks, strata, pairs))
         test = resolve(method, permutations=permutations, design=design)
-        fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
+        with one_bar({"reading": 1.0, "learning": 6.0}, progress):
+            stage("reading")
+            X, Y = open_pair(a, b, by, read_options)
+            stage("learning")
+            fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
         facts = {
             "files": [name_of(X), name_of(Y)],
             "rows": [len(X), len(Y)],
@@ -210,22 +215,24 @@ def apply(
             progress=progress,
             unlimited=no_limit,
         )
-        result, facts = run_on_files(
-            a,
-            b,
-            by,
-            read_options,
-            functools.partial(
-                fitted.test,
-                progress=progress,
-                **design_options(groups, blocks, strata, pairs),
-            ),
-            alpha=alpha,
-            seed=seed,
-            scheduler=scheduler,
-        )
-        facts = {"kernel": kernel, "provenance": provenance} | facts
-        cases.append(case_of(result, facts))
-        show(result, facts, context)
+        with bar_for(quiet, explain, report):
+            result, facts = run_on_files(
+                a,
+                b,
+                by,
+                read_options,
+                functools.partial(
+                    fitted.test,
+                    progress=progress,
+                    **design_options(groups, blocks, strata, pairs),
+                ),
+                alpha=alpha,
+                seed=seed,
+                scheduler=scheduler,
+            )
+            facts = {"kernel": kernel, "provenance": provenance} | facts
+            cases.append(case_of(result, facts))
+            extras = extras_of(result, facts, context)
+        show(result, facts, extras, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)

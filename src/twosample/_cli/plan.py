@@ -38,6 +38,7 @@ from .shared import (
     Seed,
     TrainFraction,
     Verbose,
+    bar_for,
     check_between,
     check_words,
     json_text,
@@ -105,19 +106,20 @@ def run(
             stream=False,  # the power is predicted from the rows themselves
             progress=shows_progress(quiet),
         )
-        result, facts = run_test(
-            a,
-            b,
-            by,
-            read_options,
-            method=method,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            **design_options(groups, blocks, strata, pairs),
-        )
+        with bar_for(quiet, False, None):
+            result, facts = run_test(
+                a,
+                b,
+                by,
+                read_options,
+                method=method,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                seed=seed,
+                device=device,
+                **design_options(groups, blocks, strata, pairs),
+            )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:
             raise InputError(problem)

@@ -7,11 +7,12 @@ import math
 import secrets
 import shlex
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
 
-from .._progress import wanted
+from .._progress import one_bar, wanted
 from .._version import __version__
 from ..errors import InputError
 
@@ -155,6 +156,16 @@ def seed_or_new(seed: int | None) -> int:
 def shows_progress(quiet: bool) -> bool:
     """Whether to draw progress bars: on a terminal, unless the user wants it quiet."""
     return wanted(None) and not quiet
+
+
+def bar_for(quiet: bool, explain: bool, report: str | None) -> AbstractContextManager[None]:
+    """One bar for a command that tests: its stages, and how long they take beside each other."""
+    stages = {"reading": 1.0, "testing": 6.0}
+    if explain:
+        stages["explaining"] = 2.0
+    if report is not None:
+        stages["writing the report"] = 2.0
+    return one_bar(stages, shows_progress(quiet))
 
 
 def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:

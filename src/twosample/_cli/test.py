@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -47,6 +47,7 @@ from .shared import (
     Seed,
     TrainFraction,
     Verbose,
+    bar_for,
     check_between,
     check_words,
     command_line,
@@ -127,6 +128,7 @@ def run(
     """
     with sentences(a, b or a), junit_file(junit, "test", f"{b or a} against {a}") as cases:
         check_words(quiet, verbose)
+        bar = bar_for(quiet, explain, report)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
@@ -134,23 +136,25 @@ def run(
             stream=read_in_parts(stream, explain, report),
             progress=shows_progress(quiet),
         )
-        result, facts = run_test(
-            a,
-            b,
-            by,
-            read_options,
-            method=method,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            scheduler=scheduler,
-            **design_options(groups, blocks, strata, pairs),
-            tolerance=tolerance_from(tolerance),
-        )
-        cases.append(case_of(result, facts))
-        show(result, facts, context)
+        with bar:
+            result, facts = run_test(
+                a,
+                b,
+                by,
+                read_options,
+                method=method,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                seed=seed,
+                device=device,
+                scheduler=scheduler,
+                **design_options(groups, blocks, strata, pairs),
+                tolerance=tolerance_from(tolerance),
+            )
+            cases.append(case_of(result, facts))
+            extras = extras_of(result, facts, context)
+        show(result, facts, extras, context)
         status = 0
         if fail_on_reject or exit_by_verdict:
             status = status_of(result.decide(alpha).verdict, undecided=exit_by_verdict)
@@ -212,9 +216,12 @@ def run_on_files(
     from .._cluster import connected
     from .._files.inputs import open_pair
     from .._files.opening import name_of
+    from .._progress import stage
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
+        stage("reading")
         X, Y = open_pair(a, b, by, read_options)
+        stage("testing")
         result = test(X, Y, rng=seed, client=client)
     facts = {
         "files": [name_of(X), name_of(Y)],
@@ -230,13 +237,18 @@ def run_on_files(
 # Showing
 
 
-def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> None:
-    """Write the verdict, and what else the options in `context` ask for."""
-    alpha = facts["alpha"]
-    progress = shows_progress(context.params["quiet"])
-    problem = too_few_shuffles(result, alpha)
-    if problem is not None:
-        warnings.warn(problem, UserWarning, stacklevel=1)
+class Extras(NamedTuple):
+    """What the options ask for beside the verdict, and what went wrong with it."""
+
+    explanation: Explanation | None
+    page: str | None
+    failure: BaseException | None
+    lost: str
+
+
+def extras_of(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> Extras:
+    """Explain the result and write the page, as far as the options in `context` ask for it."""
+    from .._progress import stage
 
     explanation = None
     page = None
@@ -246,22 +258,34 @@ def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Conte
         if context.params["explain"]:
             from .._insight.explain import explain
 
+            stage("explaining")
+            progress = shows_progress(context.params["quiet"])
             explanation = explain(result, rng=facts["seed"], progress=progress)
         if context.params["report"] is not None:
+            stage("writing the report")
             lost = f"{context.params['report']} was not written."
             _write_page(result, facts, context, explanation)
             page = context.params["report"]
     # The verdict stands, whatever becomes of the rest. It is shown first, then what went wrong.
     except (Exception, KeyboardInterrupt) as error:
         failure = error
+    return Extras(explanation, page, failure, lost)
 
+
+def show(
+    result: TwoSampleResult, facts: Mapping[str, Any], extras: Extras, context: typer.Context
+) -> None:
+    """Write the verdict, and what else there is."""
+    problem = too_few_shuffles(result, facts["alpha"])
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=1)
     if context.params["as_json"]:
-        typer.echo(_as_json(result, facts, explanation, page, context))
+        typer.echo(_as_json(result, facts, extras.explanation, extras.page, context))
     else:
-        typer.echo(_as_text(result, facts, explanation, page, context))
-    if failure is not None:
-        with sentences(*facts["files"], interrupted=lost):
-            raise failure
+        typer.echo(_as_text(result, facts, extras.explanation, extras.page, context))
+    if extras.failure is not None:
+        with sentences(*facts["files"], interrupted=extras.lost):
+            raise extras.failure
 
 
 def _write_page(

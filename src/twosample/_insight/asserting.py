@@ -129,10 +129,11 @@ def _check_reach(result: TwoSampleResult, permutations: int, alpha: float, level
     n, m = result.sizes
     if result.calibrated is not None and result.fitted is not None:
         bins = result.calibrated.prepared.bins
-        existing = math.comb(bins.moving, bins.moving_x)
-        if isinstance(result.fitted.spec.calibration, PairSwap):
-            existing = 2**bins.moving_x
-        labellings = min(labellings, existing)
+        calibration = result.fitted.spec.calibration
+        if isinstance(calibration, Permutation):
+            labellings = min(labellings, calibration._labellings(bins))
+        else:
+            labellings = min(labellings, 2**bins.moving_x)
     if 1 / labellings > level:
         raise InputError(
             f"with {n} + {m} rows and {permutations} permutations no p-value is below "

@@ -416,7 +416,7 @@ def compare(
         failures=failures,
         seed=generators.seed,
     )
-    with bar("comparing", len(samples), progress) as tick:
+    with bar("testing samples", len(samples), progress) as tick:
         for name in samples:
             try:
                 with _named_warnings(name):
