@@ -246,7 +246,7 @@ def test_a_column_that_is_called_x_is_no_sample(folder):
         table = pl.read_csv(f"{name}.csv").rename({"size": "X"})
         table.write_csv(f"{name}.csv")
     done = call("test", "same.csv", "other.csv", "--columns", "Y", code=2)
-    assert done.stderr.count("\n") == 1 and "same.csv has no column 'Y'" in done.stderr
+    assert "same.csv has no column 'Y'" in done.stderr and "(X is" not in done.stderr
 
 
 def test_a_report_calls_samples_by_their_own_names(folder):
@@ -265,7 +265,7 @@ def test_a_report_calls_samples_by_their_own_names(folder):
         (("X", "Y"), ("X", "Y")),
         (("data/a.csv", "data/b.csv"), ("a.csv", "b.csv")),
         (("data/a/x.csv", "data/b/x.csv"), ("a/x.csv", "b/x.csv")),
-        (("/tmp/a.csv", "/home/b.csv"), ("/tmp/a.csv", "/home/b.csv")),
+        (("/tmp/a.csv", "/var/b.csv"), ("/tmp/a.csv", "/var/b.csv")),
         (("a.csv", "a.csv"), ("a.csv", "a.csv")),
     ],
 )

@@ -231,7 +231,8 @@ def apply(
                 scheduler=scheduler,
             )
             facts = {"kernel": kernel, "provenance": provenance} | facts
-            cases.append(case_of(result, facts))
+            if junit is not None:
+                cases.append(case_of(result, facts))
             extras = extras_of(result, facts, context)
         show(result, facts, extras, context)
     if fail_on_reject and result.reject(alpha):

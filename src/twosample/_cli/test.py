@@ -152,7 +152,8 @@ def run(
                 **design_options(groups, blocks, strata, pairs),
                 tolerance=tolerance_from(tolerance),
             )
-            cases.append(case_of(result, facts))
+            if junit is not None:
+                cases.append(case_of(result, facts))
             extras = extras_of(result, facts, context)
         show(result, facts, extras, context)
         status = 0
