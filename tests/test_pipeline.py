@@ -167,7 +167,7 @@ def test_junit_of_a_comparison(folder, monkeypatch):
     found = cases()
     assert list(found) == ["other.csv", "again.csv", "third.csv"]
     failure = found["other.csv"].find("failure")
-    assert failure.get("message").startswith("It differs from same.csv: p = 0.0")
+    assert failure.get("message").endswith(" after the correction, against same.csv.")
     assert [each.tag for each in found["again.csv"]] == ["system-out"]
     assert found["third.csv"].find("error").get("message") == "it is odd."
 

@@ -26,7 +26,7 @@ from .files import (
     read_options_from,
 )
 from .interrupts import ending
-from .junit import Case, Outcome, junit_file
+from .junit import Case, Outcome, junit_file, outcome_of
 from .shared import (
     Alpha,
     AsJson,
@@ -273,17 +273,16 @@ def _cases(comparison: Comparison, reference: str) -> list[Case]:
     """The verdicts for a JUnit file, one for each sample that was to be compared."""
     from .._result import format_pvalue
 
-    rejected = comparison.reject()
+    verdicts = comparison.verdicts
     cases = []
     for name in comparison.names:
         outcome: Outcome = "skipped"
         sentence = "It was not reached before an interrupt."
         if name in comparison:
             p = format_pvalue(comparison.adjusted[name])
-            differs = name in rejected
-            outcome = "failure" if differs else "passed"
-            verb = "differs" if differs else "is not found to differ"
-            sentence = f"It {verb} from {reference}: p = {p} after the correction."
+            outcome = outcome_of(verdicts[name])
+            word = verdicts[name].capitalize()
+            sentence = f"{word}: p = {p} after the correction, against {reference}."
         elif name in comparison.failures:
             outcome = "error"
             sentence = comparison.failures[name]

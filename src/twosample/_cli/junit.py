@@ -23,8 +23,8 @@ class Case:
     name
         What was compared with what.
     outcome
-        "failure" if the samples differ, "error" if there is no verdict, "skipped" if nobody got to
-        it, else "passed".
+        "failure" if the samples differ, "error" if there is no verdict or it is undecided, "skipped"
+        if nobody got to it, else "passed".
     message
         The verdict, or why there is none, in a sentence.
     details
@@ -35,6 +35,12 @@ class Case:
     outcome: Outcome
     message: str
     details: str = ""
+
+
+def outcome_of(verdict: str) -> Outcome:
+    """What a verdict is in a JUnit file."""
+    outcomes: dict[str, Outcome] = {"differ": "failure", "undecided": "error"}
+    return outcomes.get(verdict, "passed")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from .files import (
     design_options,
     read_options_from,
 )
-from .junit import Case, Outcome, junit_file
+from .junit import Case, junit_file, outcome_of
 from .shared import (
     A,
     Alpha,
@@ -357,11 +357,7 @@ def case_of(result: TwoSampleResult, facts: Mapping[str, Any]) -> Case:
     """The verdict for a JUnit file."""
     first, second = result.names
     alpha = facts["alpha"]
-    outcomes: dict[str, Outcome] = {"differ": "failure", "undecided": "error"}
-    # Without a tolerance there is always a verdict.
-    outcome = outcomes.get(result.decide(alpha).verdict, "passed")
-    if outcome == "error" and result.tolerance is None:
-        outcome = "passed"
+    outcome = outcome_of(result.decide(alpha).verdict)
     name = f"{second} against {first}"
     return Case(name, outcome, _verdict(result, alpha), details(result, facts))
 
