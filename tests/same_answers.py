@@ -172,6 +172,7 @@ TESTS: dict[str, tuple[Callable[[], twosample.TwoSampleTest], tuple[int, int]]] 
     "method scf": (lambda: twosample.scf(3, permutations=199, steps=8), UNEQUAL),
     "method c2st-s": (lambda: twosample.c2st_s(permutations=199, steps=60), UNEQUAL),
     "method c2st-l": (lambda: twosample.c2st_l(permutations=199, steps=20), UNEQUAL),
+    "method c2st-trees": (lambda: twosample.c2st_trees(permutations=199), UNEQUAL),
     "mmd-d of a network of its own": (
         lambda: twosample.mmd_d(small_network(), permutations=199, steps=10),
         EQUAL,

@@ -184,6 +184,8 @@ class TwoSampleResult:
     usual_sizes
         How many rows X and Y would have if all units had as many: unlike `sizes` they are the same
         in every labelling. None where each row moves by itself.
+    names
+        What the samples are called: "X" and "Y", or the names of their files.
     """
 
     statistic: float
@@ -206,6 +208,7 @@ class TwoSampleResult:
     units: tuple[int, int] | None = None
     usual_sizes: tuple[int, int] | None = None
     tolerance: Mapping[str, float] | None = None
+    names: tuple[str, str] = ("X", "Y")
 
     @property
     def sizes_of_all(self) -> tuple[int, int]:
@@ -254,6 +257,11 @@ class TwoSampleResult:
     def _where(self) -> Explanation:
         """The tests of columns and pairs, which both of the above need."""
         return self.explain(rows=0, shuffles=0, rng=0)
+
+    @property
+    def _against(self) -> str:
+        """What the statistic was compared with: `calibration` without what moved and how."""
+        return self.calibration if self.calibrated is None else self.calibrated.in_short
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""
@@ -354,18 +362,19 @@ class TwoSampleResult:
     @takes_rng
     def summary(
         self,
-        names: tuple[str, str] = ("X", "Y"),
+        names: tuple[str, str] | None = None,
         *,
         alpha: float = ALPHA,
         markdown: bool = False,
     ) -> str:
         """The answer in a few lines, to be pasted: verdict, effect, what changed most.
 
-        `names` are what X and Y are. With `markdown` there is a table of the columns.
+        `names` are what X and Y are, by default `self.names`. With `markdown` there is a table of
+        the columns.
         """
         from ._insight.summary import summary
 
-        return summary(self, names, alpha=alpha, markdown=markdown)
+        return summary(self, names or self.names, alpha=alpha, markdown=markdown)
 
     @overload
     def report(
@@ -373,7 +382,7 @@ class TwoSampleResult:
         path: str | Path,
         *,
         alpha: float = ...,
-        names: tuple[str, str] = ...,
+        names: tuple[str, str] | None = ...,
         facts: Mapping[str, object] | None = ...,
         rng: RNGLike | None = None,
     ) -> Path: ...
@@ -384,7 +393,7 @@ class TwoSampleResult:
         path: None = None,
         *,
         alpha: float = ...,
-        names: tuple[str, str] = ...,
+        names: tuple[str, str] | None = ...,
         facts: Mapping[str, object] | None = ...,
         rng: RNGLike | None = None,
     ) -> InlineReport: ...
@@ -394,7 +403,7 @@ class TwoSampleResult:
         path: str | Path | None = None,
         *,
         alpha: float = ALPHA,
-        names: tuple[str, str] = ("X", "Y"),
+        names: tuple[str, str] | None = None,
         facts: Mapping[str, object] | None = None,
         rng: RNGLike | None = None,
     ) -> Path | InlineReport:

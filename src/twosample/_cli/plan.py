@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -38,8 +37,11 @@ from .shared import (
     Quiet,
     Seed,
     TrainFraction,
+    Verbose,
+    bar_for,
     check_between,
-    finite,
+    check_words,
+    json_text,
     shows_progress,
 )
 from .test import both, details, run_test, too_few_shuffles
@@ -65,6 +67,7 @@ def run(
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     by: By = None,
     keep: Keep = None,
     drop: Drop = None,
@@ -94,6 +97,7 @@ def run(
       twosample plan reference.csv today.csv --power 0.8 --method mmd-d
     """
     with sentences(a, b or a):
+        check_words(quiet, verbose)
         check_between("--power", power, 0.9)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
@@ -102,32 +106,33 @@ def run(
             stream=False,  # the power is predicted from the rows themselves
             progress=shows_progress(quiet),
         )
-        result, facts = run_test(
-            a,
-            b,
-            by,
-            read_options,
-            method=method,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            **design_options(groups, blocks, strata, pairs),
-        )
+        with bar_for(quiet, False, None):
+            result, facts = run_test(
+                a,
+                b,
+                by,
+                read_options,
+                method=method,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                seed=seed,
+                device=device,
+                **design_options(groups, blocks, strata, pairs),
+            )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:
             raise InputError(problem)
         numbers, words = _predicted(result, power, alpha)
         record = facts | numbers
         if as_json:
-            typer.echo(json.dumps(finite(record), allow_nan=False))
+            typer.echo(json_text("plan", record))
             return
         typer.echo(_needs(record, words))
         if not quiet:
             typer.echo(_prospects(record))
             typer.echo(words.smallest)
-            typer.echo(details(result, facts))
+            typer.echo(details(result, facts, verbose=verbose))
 
 
 class _Words(NamedTuple):

@@ -51,8 +51,11 @@ class SampleRows(NamedTuple):
 Rows: TypeAlias = tuple[SampleRows, SampleRows]
 """The rows of X and those of Y."""
 
-Pick: TypeAlias = Callable[[tuple[int, int], int | None, Units | None], Rows]
-"""(sizes of the samples, numbers in a row, units) -> which rows are picked, and which are tested.
+Names: TypeAlias = tuple[str, str]
+"""What messages call the samples."""
+
+Pick: TypeAlias = Callable[[tuple[int, int], int | None, Units | None, Names], Rows]
+"""(sizes, numbers in a row, units, names of the samples) -> the rows to pick, and those to test.
 
 The numbers are None where all rows are in memory: then no limit holds. Units are None where each
 row moves by itself.
@@ -65,9 +68,13 @@ def training_rows(train_fraction: float, generator: torch.Generator, memory: int
     At most `MAX_TRAINING_ROWS` of each stream, and no more than a quarter of `memory` holds.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
-        of_x, of_y = split_rows(sizes, train_fraction, generator, most=most, units=units)
+        of_x, of_y = split_rows(
+            sizes, train_fraction, generator, most=most, units=units, names=names
+        )
         return SampleRows(*of_x), SampleRows(*of_y)
 
     return pick
@@ -80,7 +87,9 @@ def starting_rows(generator: torch.Generator, memory: int) -> Pick:
     are not so many, all of them, in order.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         n, m = sizes
         # Medians of more rows would cost more and hardly differ.
         most = _most(_START_ROWS, numbers, memory)
@@ -103,7 +112,9 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
             order = torch.randperm(size, generator=generator)[:most]
         return SampleRows(order, torch.arange(0))
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
         return some_of(sizes[0], most), some_of(sizes[1], most)
 
@@ -111,7 +122,10 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
 
 
 def every_row(
-    sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None
+    sizes: tuple[int, int],
+    numbers: int | None = None,
+    units: Units | None = None,
+    names: Names = ("X", "Y"),
 ) -> Rows:
     """Pick all rows, and test all."""
     all_x = torch.arange(sizes[0])
@@ -119,7 +133,12 @@ def every_row(
     return SampleRows(all_x, all_x), SampleRows(all_y, all_y)
 
 
-def no_rows(sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None) -> Rows:
+def no_rows(
+    sizes: tuple[int, int],
+    numbers: int | None = None,
+    units: Units | None = None,
+    names: Names = ("X", "Y"),
+) -> Rows:
     """Pick no row, and test all."""
     none = torch.arange(0)
     return SampleRows(none, torch.arange(sizes[0])), SampleRows(none, torch.arange(sizes[1]))
@@ -157,6 +176,8 @@ class Survey:
         A checksum of the picked rows of each stream, by which the second pass knows them again.
     dropped
         How many rows of each sample are left out because something in them is missing.
+    names
+        What messages call the samples.
     tested_units
         Which of the rows to test move together; None where each moves by itself.
     """
@@ -169,6 +190,7 @@ class Survey:
     sizes: tuple[int, int]
     marks: tuple[int, int]
     dropped: tuple[int, int]
+    names: Names
     tested_units: Units | None = None
 
     @property
@@ -219,6 +241,7 @@ def survey(
     obstacles.raise_any()
     x, y = passes
     units = _units(design, x, y)
+    names = (x.profile.sample, y.profile.sample)
     drawn: Rows | None = None
     for_quantiles = (torch.arange(0), torch.arange(0))
     for at, sample in enumerate((x, y)):
@@ -226,13 +249,13 @@ def survey(
             if drawn is None:
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
-                drawn = pick((x.usable, y.usable), numbers, units)
+                drawn = pick((x.usable, y.usable), numbers, units, names)
                 for_quantiles = rows_for_quantiles(
                     (x.usable, y.usable), sample.profile.numbers, generator
                 )
             sample.include(table, drawn[at].picked, for_quantiles[at])
     if drawn is None:
-        raise InputError("X is empty: it has 0 rows.")
+        raise InputError(f"{names[0]} is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(x.profile, y.profile, schema, scaling)
     of_x, of_y = drawn
     picked = _samples(x, y, schema, of_x.picked, of_y.picked, units)
@@ -248,6 +271,7 @@ def survey(
         sizes=(x.size, y.size),
         marks=(x.mark, y.mark),
         dropped=picked.dropped,
+        names=names,
         tested_units=None if units is None else units.take(of_x.tested, of_y.tested),
     )
 

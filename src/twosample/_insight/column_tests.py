@@ -114,7 +114,7 @@ def label_shuffles(
         return LabelShuffles(
             bins=calibrated.prepared.bins,
             shuffles=calibrated.shuffles,
-            name=f"the joint test's {result.calibration}",
+            name=f"the joint test's {result._against}",
         )
     permutation = Permutation()
     n, m = samples.sizes

@@ -416,7 +416,7 @@ def compare(
         failures=failures,
         seed=generators.seed,
     )
-    with bar("comparing", len(samples), progress) as tick:
+    with bar("testing samples", len(samples), progress) as tick:
         for name in samples:
             try:
                 with _named_warnings(name):
@@ -513,7 +513,7 @@ def _check_sample(
             fraction = test.learning.train_fraction
             split_rows(seen.sizes, fraction, torch.Generator(), units=seen.units)
         else:
-            _check_sizes(*seen.sizes)
+            _check_sizes(seen.sizes)
     except InputError as error:
         raise InputError(_about(name, error)) from error
 

@@ -284,7 +284,8 @@ class Explanation:
     def _headline(self) -> str:
         n, m = self.sizes
         p = format_pvalue(self.pvalue)
-        return f"What tells X from Y ({self.method}, p = {p} on {n} + {m} points)"
+        x, y = self.result.names
+        return f"What tells {x} from {y} ({self.method}, p = {p} on {n} + {m} points)"
 
     def _columns_title(self) -> str:
         return (
@@ -302,7 +303,7 @@ class Explanation:
         # The columns that differ most say most about a row; there is no room for all of them.
         names = self.telling_columns()[:_VALUES_SHOWN]
         lines = []
-        for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
+        for sample, rows in zip(self.result.names, (self.rows_x, self.rows_y), strict=True):
             for row in rows[:_ROWS_SHOWN]:
                 share = "" if row.share is None else percent(row.share)
                 known = [name for name in names if name in row.values]  # images have none
@@ -519,7 +520,7 @@ def _by_views(
         pairs=pair_differences(pairs, of_pairs, names, adjusted),
         symbol=fitted.spec.statistic.symbol,
         correction=correction,
-        calibration=f"the joint test's {result.calibration}",
+        calibration=f"the joint test's {result._against}",
         joint=None,
         labellings=0 if result.calibrated is None else len(result.calibrated.shuffles),
         notes=_budget_notes(columns, pairs, names),

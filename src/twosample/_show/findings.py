@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -163,4 +163,5 @@ def on_fewer_points(
         units=None if samples.units is None else samples.units.take(chosen_x, chosen_y),
     )
     # The points are scaled already, and what was learned stays as it is.
-    return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))
+    part = fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))
+    return replace(part, names=result.names, seed=result.seed)

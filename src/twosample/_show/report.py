@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from .._calibration import PairSwap, Permutation
+from .._data.tables import told_apart
 from .._insight.changes import pair_changes
 from .._insight.column_tests import ColumnDifference
 from .._insight.explain import Explanation, TellingRow
@@ -78,7 +79,7 @@ def write_report(
     path: str | Path,
     *,
     alpha: float = ALPHA,
-    names: tuple[str, str] = ("X", "Y"),
+    names: tuple[str, str] | None = None,
     explanation: Explanation | None = None,
     facts: Mapping[str, object] | None = None,
     rng: RNGLike | None = None,
@@ -102,7 +103,7 @@ def inline_report(
     result: TwoSampleResult,
     *,
     alpha: float = ALPHA,
-    names: tuple[str, str] = ("X", "Y"),
+    names: tuple[str, str] | None = None,
     facts: Mapping[str, object] | None = None,
     rng: RNGLike | None = None,
 ) -> InlineReport:
@@ -114,7 +115,7 @@ def render(
     result: TwoSampleResult,
     *,
     alpha: float = ALPHA,
-    names: tuple[str, str] = ("X", "Y"),
+    names: tuple[str, str] | None = None,
     explanation: Explanation | None = None,
     facts: Mapping[str, object] | None = None,
     rng: RNGLike | None = None,
@@ -129,7 +130,7 @@ def render(
     alpha
         The level of the verdict; a reader may choose another one.
     names
-        What X and Y are, such as the names of their files.
+        What X and Y are, such as the names of their files; None means those of the result.
     explanation
         What `explain(result)` gave; made here if None.
     facts
@@ -148,6 +149,7 @@ def render(
     >>> render(result, rng=0).count("<section")
     7
     """
+    names = result.names if names is None else told_apart(*names)
     generators = Generators(result.seed if rng is None else rng)
     findings = findings_of(result, alpha, explanation, generators, progress)
     # The script needs the levels for its slider, and the points for what a reader points at.
