@@ -21,6 +21,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._data.columns import Columns
@@ -100,11 +101,11 @@ def as_bytes(watch: Watch) -> bytes:
         "batches": watch._batches,
         "alarmed_at": watch._alarmed_at,
         "history": [_plain_record(record) for record in watch._history],
-        "names": list(watch._names),
         "sides": [list(sides) for sides in watch._sides],
         "spent": None,
         "notes": watch.notes,
     }
+    held["names"] = torch.tensor(list(watch._names), dtype=torch.int64)
     if watch._reference is not None:
         header["spent"] = watch._reference.spent
         held["reference"] = watch._reference.rows
@@ -165,7 +166,7 @@ def from_bytes(content: bytes, witness: Any = None) -> Watch:
     watch._batches = int(header["batches"])
     watch._alarmed_at = header["alarmed_at"]
     watch._history.extend(_record_from(each) for each in header["history"])
-    watch._names.extend(str(each) for each in header["names"])
+    watch._names.extend(tensors["names"].tolist())
     watch._sides.extend((str(x), str(y)) for x, y in header["sides"])
     return watch
 

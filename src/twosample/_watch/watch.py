@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .._checks import check_whole
 from .._data.columns import Columns
+from .._data.streams import Stream
 from .._design import Design, Key, design_from
 from .._random import Generators, RNGLike, takes_rng
 from .._threads import threads_for
@@ -27,10 +28,11 @@ from .witnesses import as_witness
 HISTORY = 365
 """Records that a watch keeps. The log of the command line has all of them."""
 
-NAMES = 4096
-"""Names of batches that a watch remembers, so that none is counted twice."""
+NAMES = 2**17
+"""Names of batches that a watch remembers, so that none is counted twice: 15 years of hours."""
 
 _FEWEST_AT_FIRST = 6  # rows that fix columns and scales
+_EFFECTS = 50  # columns whose effects a record has
 _SIDES = 256  # samples whose fingerprints are remembered
 _LEAST_KNOWN = 50  # rows of a sample that is known again: few rows may be equal by chance
 
@@ -59,7 +61,8 @@ class WatchRecord:
         A p-value that holds at any time: 1 over the largest wealth so far. NaN with `run_length`.
     effects
         Column -> how far Y is from X in this batch: the difference of means in standard
-        deviations, or for a category the share of rows that had to change level.
+        deviations, or for a category the share of rows that had to change level. Of more than 50
+        columns the largest.
     leading
         Columns -> their share of the evidence so far, the loudest first. Several columns stand
         with " & " between them, and "all columns" for all together.
@@ -89,8 +92,12 @@ class WatchRecord:
         verdict = "ALARM" if self.alarm else "no alarm"
         return (
             f"{verdict} after batch {self.number} ({self.name}): wealth {self.wealth:.3g}, alarm "
-            f"at {self.threshold:g}; this batch {self.evalue:.3g}"
+            f"at {self.threshold:g}; this batch {self.evalue:.3g}{self._evidence()}"
         )
+
+    def _evidence(self) -> str:
+        loud = [f"{name} {share:.0%}" for name, share in self.leading.items() if share >= 0.1]
+        return f"; the evidence: {', '.join(loud)}" if self.alarm and loud else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `json.dumps` takes them; numbers that are not finite are None."""
@@ -196,7 +203,7 @@ class Watch:
         self._batches = 0
         self._alarmed_at: int | None = None
         self._history: deque[WatchRecord] = deque(maxlen=HISTORY)
-        self._names: deque[str] = deque(maxlen=NAMES)
+        self._names: deque[int] = deque(maxlen=NAMES)
         self._sides: deque[tuple[str, str]] = deque(maxlen=_SIDES)
         self._saved_as: str | None = None  # the checksum of its file
         self.notes: dict[str, Any] = {}
@@ -260,8 +267,8 @@ class Watch:
         return None if self._reference is None else len(self._reference)
 
     def has_counted(self, name: str) -> bool:
-        """Whether a batch of this name is among the latest 4096."""
-        return name in self._names
+        """Whether a batch of this name has been counted: one of the latest 131,072."""
+        return _name_key(name) in self._names
 
     # What happens
 
@@ -311,7 +318,7 @@ class Watch:
         self._witness = witness
         self._ledger = ledger
         self._batches = number
-        self._names.append(name)
+        self._names.append(_name_key(name))
         self._sides.append(sides)
         if is_detector:
             self._alarmed_at = number if raised else None
@@ -433,7 +440,7 @@ class Watch:
 
     def _checked_name(self, name: str | None, number: int) -> str:
         name = str(number) if name is None else str(name)
-        if name in self._names:
+        if self.has_counted(name):
             raise InputError(f"batch {name!r} was counted already; no batch counts twice.")
         return name
 
@@ -453,9 +460,12 @@ class Watch:
         return marks
 
     def _named_effects(self, door: Door, batch: Batch) -> dict[str, float]:
-        effects = door.effects(batch.x, batch.y).tolist()
+        effects = door.effects(batch.x, batch.y)
+        # Of thousands of columns some hundred records would fill a file.
+        largest = effects.abs().argsort(descending=True, stable=True)[:_EFFECTS]
+        places = largest.sort().values.tolist()
         names = [column.name for column in door.schema.columns]
-        return dict(zip(names, effects, strict=True))
+        return {names[place]: float(effects[place]) for place in places}
 
 
 def _named(leading: tuple[tuple[tuple[int, ...], float], ...], door: Door) -> dict[str, float]:
@@ -482,6 +492,8 @@ def _rows_of(data: Any, rows: Tensor, places: tuple[Tensor, Tensor] | None) -> A
 
     from .._data.tables import Source
 
+    if isinstance(data, Stream):
+        raise InputError("the reference is a Stream; give rows that fit into memory.")
     chosen = rows if places is None else places[0][rows]
     native = data.data if isinstance(data, Source) else data
     if isinstance(native, torch.Tensor):
@@ -490,6 +502,12 @@ def _rows_of(data: Any, rows: Tensor, places: tuple[Tensor, Tensor] | None) -> A
         return np.asarray(native)[chosen.numpy()]
     frame: Any = nw.from_native(native, allow_series=True)
     return nw.to_native(frame[chosen.numpy()])
+
+
+def _name_key(name: str) -> int:
+    """64 bits in place of a name, so that many can be remembered."""
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def _digest(*tensors: Tensor) -> str:
