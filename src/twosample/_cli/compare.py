@@ -13,17 +13,23 @@ from ..errors import InputError
 from .console import FAILED, sentences
 from .files import (
     Blocks,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .interrupts import ending
@@ -105,6 +111,11 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -131,6 +142,7 @@ def run(
         progress = shows_progress(quiet)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             unlimited=no_limit,
             stream=read_in_parts(stream, False, report),

@@ -13,17 +13,23 @@ from .console import sentences
 from .files import (
     Blocks,
     By,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .shared import (
@@ -74,6 +80,11 @@ def fit(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -110,6 +121,7 @@ def fit(
         columns = columns_from(keep, drop, types, missing)
         read_options = read_options_from(
             columns,
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             stream=True if stream else None,
             progress=progress,
@@ -168,6 +180,11 @@ def apply(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -199,6 +216,7 @@ def apply(
         fitted = dataclasses.replace(fitted, spec=resolve(fitted.spec, permutations=permutations))
         read_options = read_options_from(
             fitted.schema.rules,
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             stream=in_parts,
             progress=progress,

@@ -90,6 +90,13 @@ def is_zipped(file: Path) -> bool:
     return file.suffix.lower() == ".gz"
 
 
+def ending_of(file: Path) -> str:
+    """What says the kind of a file, such as .csv or .csv.gz."""
+    if is_zipped(file):
+        return file.with_suffix("").suffix.lower() + ".gz"
+    return file.suffix.lower()
+
+
 def polars_for(file: Path) -> Any:
     """The module polars, which it takes to read the file."""
     try:
@@ -115,6 +122,10 @@ except (ImportError, ValueError, OSError, OverflowError):
 if reader == "read_ipc_stream":
     polars.read_ipc_stream(file)
     sys.exit()
+if reader == "read_excel":
+    tables = polars.read_excel(file, sheet_id=0, raise_if_empty=False)
+    print(sum(8 * table.height * table.width for table in tables.values()))
+    sys.exit()
 if reader == "read_parquet":
     table = polars.scan_parquet(file, glob=False, hive_partitioning=False)
 else:
@@ -136,7 +147,7 @@ def check_survival(file: Path, reader: str, room: int, memory: int) -> int:
     Parameters
     ----------
     file
-        A Parquet or Arrow file.
+        A Parquet, Arrow or Excel file.
     reader
         The function of polars that reads it.
     room
