@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._files.handles import without_password
 from ..errors import InputError
 from .console import FAILED, sentences
 from .files import (
@@ -248,13 +249,13 @@ class _Files(Mapping[str, Any]):
         for file in files:
             if files.count(file) > 1:
                 raise InputError(f"{file} is given more than once; leave out one of them.")
-        self._files = files
+        self._files = {without_password(file): file for file in files}
         self._read_options = read_options
 
     def __getitem__(self, file: str) -> Any:
         from .._files.opening import open_file
 
-        return open_file(file, self._read_options)
+        return open_file(self._files[file], self._read_options)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._files.handles import without_password
 from .._progress import wanted
 from .._version import __version__
 from ..errors import InputError
@@ -173,7 +174,7 @@ def command_line(context: typer.Context, seed: int) -> str:
             words.append(parameter.opts[0])
         elif value not in (None, False, parameter.default):
             words += [parameter.opts[0], str(value)]
-    return shlex.join(words)
+    return shlex.join(map(without_password, words))
 
 
 def fact_lines(facts: Mapping[str, Any]) -> str:

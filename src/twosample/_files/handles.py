@@ -16,6 +16,8 @@ from typing import Any, cast
 
 from ..errors import InputError, MissingDependency, TwoSampleError
 
+_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+]*://[^/@\s:]*):[^/\s]*@", re.IGNORECASE)
+
 
 @contextmanager
 def opened(file: Path) -> Iterator[io.BufferedReader]:
@@ -45,7 +47,7 @@ def told_about(file: Path) -> Iterator[None]:
     """Turn whatever a parser raises into a sentence that names the file, which must be at fault."""
     try:
         yield
-    except TwoSampleError:
+    except (TwoSampleError, Warning):  # a warning is raised where the user wants that
         raise
     except MemoryError as error:
         raise InputError(f"{file} does not fit into memory, or its header is damaged.") from error
@@ -95,6 +97,11 @@ def ending_of(file: Path) -> str:
     if is_zipped(file):
         return file.with_suffix("").suffix.lower() + ".gz"
     return file.suffix.lower()
+
+
+def without_password(name: str) -> str:
+    """An address as it may be shown: nobody else should read the password."""
+    return _PASSWORD.sub(r"\g<before>:***@", name)
 
 
 def polars_for(file: Path) -> Any:

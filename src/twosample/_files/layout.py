@@ -187,13 +187,11 @@ def _decoded(stream: io.BufferedReader, file: Path, encoding: str) -> Iterator[b
             yield text.encode()
         yield decoder.decode(b"", final=True).encode()
     except UnicodeError as error:
-        if encoding == "utf-8":
-            raise InputError(
-                f"{file} is not UTF-8 text; say what it is with --encoding."
-            ) from error
-        raise InputError(
-            f"{file} is not text in {encoding}; say what it is with --encoding."
-        ) from error
+        raise _not_text(file, encoding) from error
+
+
+def _not_text(file: Path, encoding: str) -> InputError:
+    return InputError(f"{file} is not text in {encoding}; say what it is with --encoding.")
 
 
 def find_dialect(file: Path, layout: Layout) -> Dialect:
@@ -216,6 +214,7 @@ def find_dialect(file: Path, layout: Layout) -> Dialect:
     before = ""
     if layout.header:
         _check_header(rows, file)
+        _note_columns_without_names(rows, file)
         if _has_row_names(rows, separator) and not head[:1].isspace():
             before = f'""{separator}'
     elif rows:
@@ -285,7 +284,10 @@ def _head(file: Path, encoding: str) -> str:
         raw = stream.read(_HEAD)
         is_all = len(raw) < _HEAD
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    text = decoder.decode(raw, final=is_all).removeprefix("\ufeff")
+    try:
+        text = decoder.decode(raw, final=is_all).removeprefix("\ufeff")
+    except UnicodeError as error:  # UTF-16 without a mark of its order
+        raise _not_text(file, encoding) from error
     if is_all or "\n" not in text:
         return text
     return text[: text.rfind("\n") + 1]
@@ -378,6 +380,18 @@ def _check_header(rows: Sequence[Sequence[str]], file: Path) -> None:
         raise InputError(
             f"{file} begins with data ({shown}) where the names of columns should be; if it has no "
             "line of names, use --no-header."
+        )
+
+
+def _note_columns_without_names(rows: Sequence[Sequence[str]], file: Path) -> None:
+    """Say what a column without a name is called, unless it is the first: that is an index."""
+    places = [place for place, name in enumerate(rows[0] if rows else ()) if place and not name]
+    if places:
+        shown = ", ".join(f"'Unnamed: {place}'" for place in places[:5])
+        warn(
+            f"{file} has no name for {len(places)} of {len(rows[0])} columns, called {shown} here; "
+            f"--drop 'Unnamed: {places[0]}' leaves one out.",
+            InputNote,
         )
 
 

@@ -29,14 +29,14 @@ from .formats import (
     read_source,
     typed_size,
 )
-from .handles import ending_of, is_zipped, opened, polars_for, told_about
+from .handles import ending_of, is_zipped, opened, polars_for, told_about, without_password
 from .images import picture_parts
 from .json_lines import json_parts
 from .json_tables import json_table_parts
 from .layout import AS_IT_SHOWS, SEPARATORS, Layout
 from .limits import HARMLESS, available_memory, check_inflation, inflated_size
 from .records import RecordParts
-from .servers import address_stream, is_address, without_password
+from .servers import address_stream, is_address
 from .text import PIECE, text_parts
 from .workbooks import WORKBOOKS, workbook_size
 

@@ -14,14 +14,13 @@ from urllib.parse import quote
 from .._data.streams import Stream
 from .._data.tables import Source
 from ..errors import InputError, MissingDependency
-from .handles import polars_for, sentence, unheard
+from .handles import polars_for, sentence, unheard, without_password
 
 if TYPE_CHECKING:
     import polars
 
 _ADDRESS = re.compile(r"(?!sqlite:///)(?P<scheme>[a-z][a-z0-9+]+)://", re.IGNORECASE)
 _DUCKDB = re.compile(r"(?P<file>(?:(?!::).)+\.(?:duckdb|ddb))(?:::(?P<query>.*))?", re.DOTALL)
-_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+]*://[^/@\s:]*):[^@\s]*@", re.IGNORECASE)
 
 _POSTGRES = ("postgresql", "postgres")
 _STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "http", "https", "hf")
@@ -34,11 +33,6 @@ _READ_ONLY = "-c default_transaction_read_only=on"
 def is_address(name: str) -> bool:
     """Whether it is an address rather than the path of a file, or a DuckDB database."""
     return _ADDRESS.match(name) is not None or _DUCKDB.fullmatch(name) is not None
-
-
-def without_password(name: str) -> str:
-    """An address as it may be shown: nobody else should read the password."""
-    return _PASSWORD.sub(r"\g<before>:***@", name)
 
 
 def read_address(name: str) -> Source:
@@ -81,7 +75,17 @@ def _from_postgres(name: str) -> polars.DataFrame:
         table: polars.DataFrame = pl.read_database_uri(_as_select(query), read_only, engine="adbc")
     except Exception as error:  # of the driver, whose classes are not known here
         raise _unanswered(shown, query, error) from error
-    return table
+    return table.with_columns(_as_floats(pl, column) for column in table)
+
+
+def _as_floats(pl: Any, column: Any) -> Any:
+    """A column; if it is of type numeric, which the driver gives as text, its numbers."""
+    storage = getattr(column.ext, "storage", None)
+    if storage is None or not isinstance(column.dtype, pl.BaseExtension):
+        return column
+    text = storage()
+    numbers = text.cast(pl.Float64, strict=False)
+    return numbers if numbers.null_count() == text.null_count() else text
 
 
 def _as_select(query: str) -> str:
@@ -97,7 +101,7 @@ def _from_duckdb(file: Path, query: str | None) -> polars.DataFrame:
     """The answer of a DuckDB file, which is opened for reading only."""
     if not file.exists():
         raise InputError(f"{file} does not exist; check the path (seen from {Path.cwd()}).")
-    pl = polars_for(file)
+    polars_for(file)
     duckdb = _driver("duckdb", str(file), "duckdb")
     # Without access to files, a query cannot write any, nor read others.
     settings = {"enable_external_access": "false"}
@@ -109,7 +113,7 @@ def _from_duckdb(file: Path, query: str | None) -> polars.DataFrame:
             answer = database.sql(_as_select(query))
             if answer is None:
                 raise InputError(f"{file} has no rows to give for {query!r}; ask with SELECT.")
-            table: polars.DataFrame = pl.DataFrame(answer)
+            table: polars.DataFrame = answer.pl()
     except InputError:
         raise
     except Exception as error:  # duckdb.Error, and those of a damaged file
