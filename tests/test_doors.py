@@ -164,6 +164,7 @@ def test_columns_without_names(tmp_path, stream):
     ("cells", "found"),
     [
         (["1,5", "2,25"], True),
+        (["1,5", "2", "3"], False),  # a slip, perhaps
         (["0,123", "1,234"], True),
         (["1234,567", "1,234"], True),
         (["1,234", "5,678"], False),  # thousands, perhaps

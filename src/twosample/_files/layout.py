@@ -362,7 +362,8 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
         if points:
             return False
         others = [cell for cell in cells if not _WHOLE_NUMBER.fullmatch(cell)]
-        if len(commas) == len(others):
+        # One 1,5 among many whole numbers is a slip rather than the way of the file.
+        if len(commas) == len(others) and 2 * len(commas) >= len(cells):
             found = found or any(_must_be_decimal(*match.groups()) for match in commas)
     return found
 
