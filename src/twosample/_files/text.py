@@ -102,6 +102,12 @@ def _pieces(
                 before = lines - header.count(b"\n")
                 yield _parsed(header + raw, file, rules, dialect, types, before)
             lines += raw.count(b"\n")
+        if not header:
+            raise _no_text(file)
+
+
+def _no_text(file: Path) -> InputError:
+    return InputError(f"{file} has no line with text in it; was it written completely?")
 
 
 def _has_only_returns(file: Path, dialect: Dialect) -> bool:
@@ -351,11 +357,13 @@ def _header(fields: list[str], file: Path) -> list[str]:
     """
     names = [field.strip() or f"Unnamed: {place}" for place, field in enumerate(fields)]
     if not names:
-        raise InputError(f"{file} has no line with text in it; was it written completely?")
-    twice = repeated(names)
+        raise _no_text(file)
+    twice = [f"{times} columns called '{name}'" for name, times in repeated(names).items()]
     if twice:
-        shown = " and ".join(f"{times} columns called '{name}'" for name, times in twice.items())
-        raise InputError(f"{file} has {shown}; give each a name of its own.")
+        more = f" and {len(twice) - 3} names more" if len(twice) > 3 else ""
+        raise InputError(
+            f"{file} has {' and '.join(twice[:3])}{more}; give each a name of its own."
+        )
     if not "".join("".join(names).split()).isprintable():
         raise InputError(
             f"{file} does not begin with the names of columns as text does; is it of another kind?"
@@ -434,9 +442,9 @@ def _with_points(text: polars.Series) -> polars.Series:
 def _check_points(column: polars.Series, file: Path, name: str) -> None:
     """Refuse numbers with points where decimals have commas: they may separate thousands."""
     text = column.drop_nulls().str.strip_chars()
-    pointed = text.filter(text.str.contains(r"^[-+]?\d+(?:\.\d+)+(?:,\d+)?$"))
-    numbers = text.str.contains(r"^[-+]?\d*(?:[.,]\d+)*$")
-    if len(pointed) and numbers.all():
+    pointed = text.filter(text.str.contains(r"^[-+]?\d+(?:\.\d{3})*(?:\.\d+|,\d+)$"))
+    pointed = pointed.filter(pointed.str.contains(".", literal=True))
+    if len(pointed):
         raise InputError(
             f"{file} has {pointed[0]!r} in column '{name}' where decimals have commas, so that the "
             "point may separate thousands; write the number without it, or say with --decimal . "
