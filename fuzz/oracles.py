@@ -9,7 +9,9 @@ import gzip
 import io
 import json
 import math
+import re
 import sqlite3
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from cases import check, check_sentence, only_our_warnings
 from PIL import Image, ImageOps
 
 from twosample._data.survey import as_samples
+from twosample._files.layout import AS_IT_SHOWS, Layout, find_dialect
 from twosample._files.opening import ReadOptions, open_file
 from twosample._files.parts import npy_parts, parquet_parts
 from twosample.errors import InputError
@@ -35,16 +38,20 @@ def content_of(path: Path) -> bytes:
     return gzip.decompress(content) if path.suffix == ".gz" else content
 
 
-def agrees_with_csv(table: pl.DataFrame, path: Path) -> None:
-    """Every cell is what Python's own reader has there."""
-    separator = "\t" if ".tsv" in path.name else ","
-    text = content_of(path).decode("utf-8-sig")
+def agrees_with_csv(table: pl.DataFrame, path: Path, layout: Layout = AS_IT_SHOWS) -> None:
+    """Every cell is what Python's own reader has there, by the layout that was found."""
+    with only_our_warnings():
+        dialect = find_dialect(path, layout)
+    text = dialect.before + content_of(path).decode(dialect.encoding).removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")  # as old Macs end lines
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    if dialect.separator == " ":  # any number of blanks, but for those within quotation marks
+        lines = [re.sub(r'("[^"]*")|[ \t]+', _one_blank, line.strip()) for line in text.split("\n")]
+        text = "\n".join(lines)
+    source = io.StringIO(text, newline="")
+    rows = list(csv.reader(source, delimiter=dialect.separator, strict=True))
     header, *body = [row for row in rows if row]
-    check(
-        table.columns == [name.strip() for name in header], f"columns {table.columns}, not {header}"
-    )
+    names = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(header)]
+    check(table.columns == names, f"columns {table.columns}, not {header}")
     if len(header) == 1:  # a blank line may be a row whose value is missing
         check(len(body) <= table.height <= len(rows), f"{table.height} rows, not {len(body)}")
         return
@@ -53,14 +60,22 @@ def agrees_with_csv(table: pl.DataFrame, path: Path) -> None:
         for number, (value, row) in enumerate(zip(table[name].to_list(), body, strict=True)):
             check(len(row) == len(header), f"row {number} has {len(row)} fields")
             check(
-                same(value, row[column]),
+                same(value, row[column], dialect.decimal),
                 f"row {number}, column {name!r}: {value!r}, not {row[column]!r}",
             )
 
 
-def same(value: Any, cell: str) -> bool:
+def _one_blank(match: re.Match[str]) -> str:
+    return match[1] or " "
+
+
+def same(value: Any, cell: str, decimal: str = ".") -> bool:
     """Whether a value is one that a cell stands for."""
     text = cell.strip()
+    if decimal == "," and re.fullmatch(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?", text):
+        if isinstance(value, str):
+            value = float(value)
+        text = text.replace(",", ".")
     if value is None:
         return text in MISSING
     if isinstance(value, bool):
@@ -100,8 +115,19 @@ def check_rows(table: pl.DataFrame, rows: list[list[Any]]) -> None:
     for number, (one, other) in enumerate(zip(table.rows(), rows, strict=True)):
         for value, expected in zip(one, other, strict=True):
             as_float = isinstance(value, float) and type(expected) is int
+            if isinstance(value, date) and isinstance(expected, str):  # of JSON and SQLite
+                check(_is_date(value, expected), f"row {number}: {value!r}, not {expected!r}")
+                continue
             right = equal(value, float(expected) if as_float else expected)
             check(right, f"row {number}: {value!r}, not {expected!r}")
+
+
+def _is_date(value: date, text: str) -> bool:
+    """Whether a date is the one that a text stands for, in UTC if it has a zone."""
+    instant = datetime.fromisoformat(text.strip())
+    offset = instant.utcoffset()
+    naive = instant.replace(tzinfo=None)
+    return value == (naive if offset is None else naive - offset)
 
 
 def agrees_with_pyarrow(table: pl.DataFrame, path: Path) -> None:
@@ -150,19 +176,19 @@ def agrees_with_numpy(array: np.ndarray, path: Path) -> None:
     check(_alike(array, whole), "in parts it is something else")
 
 
-def in_parts(data: str) -> list[Any] | None:
+def in_parts(data: str, layout: Layout = AS_IT_SHOWS) -> list[Any] | None:
     """The parts of a file that is streamed; None if it is refused, with a sentence."""
     try:
         with only_our_warnings():
-            return list(open_file(data, ReadOptions(stream=True)))
+            return list(open_file(data, ReadOptions(layout=layout, stream=True)))
     except InputError as error:
         check_sentence(str(error), data.partition("::")[0])
         return None
 
 
-def agrees_in_parts(sample: Any, data: str) -> None:
+def agrees_in_parts(sample: Any, data: str, layout: Layout = AS_IT_SHOWS) -> None:
     """In parts it is what it is in one piece; only what has no rows may be refused."""
-    parts = in_parts(data)
+    parts = in_parts(data, layout)
     rows = 0 if isinstance(sample, np.ndarray) and not sample.ndim else len(sample)
     check(parts is not None or not rows, "refused in parts, but not as a whole")
     if not parts:

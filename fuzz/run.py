@@ -42,7 +42,13 @@ HERE = Path(__file__).parent
 FOUND = HERE / "found"
 RUNS = HERE / "runs.jsonl"
 README = HERE / "README.md"
-DOORS = {"reader": "door_reader", "samples": "door_samples", "load": "door_load", "cli": "door_cli"}
+DOORS = {
+    "reader": "door_reader",
+    "layout": "door_layout",
+    "samples": "door_samples",
+    "load": "door_load",
+    "cli": "door_cli",
+}
 # For one case. The second is for those that wait for ever.
 CPU_SECONDS = 20.0
 WALL_SECONDS = 180.0

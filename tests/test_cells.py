@@ -85,7 +85,7 @@ def test_whatever_it_is(tmp_path, odd):
 
 
 @pytest.mark.parametrize(
-    "form", ["{},5", "${}", "{} €", "{}%", "{} kg", "{}kg", "1,0{}", "1'0{}.5", "EUR {}", "{}\0"]
+    "form", ["{},500", "${}", "{} €", "{}%", "{} kg", "{}kg", "1,0{}", "1'0{}.5", "EUR {}", "{}\0"]
 )
 @pytest.mark.parametrize("rows", [24, 300])
 def test_numbers_written_in_another_way_are_named(tmp_path, form, rows):

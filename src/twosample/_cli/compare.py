@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._files.handles import without_password
 from ..errors import InputError
 from .console import FAILED, sentences
 from .files import (
     Blocks,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .interrupts import ending
@@ -109,6 +116,11 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -137,6 +149,7 @@ def run(
         progress = shows_progress(quiet)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             unlimited=no_limit,
             stream=read_in_parts(stream, False, report),
@@ -254,13 +267,13 @@ class _Files(Mapping[str, Any]):
         for file in files:
             if files.count(file) > 1:
                 raise InputError(f"{file} is given more than once; leave out one of them.")
-        self._files = files
+        self._files = {without_password(file): file for file in files}
         self._read_options = read_options
 
     def __getitem__(self, file: str) -> Any:
         from .._files.opening import open_file
 
-        return open_file(file, self._read_options)
+        return open_file(self._files[file], self._read_options)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import typer
 
+from .._files.handles import without_password
 from ..errors import InputError, InputNote, TwoSampleError, printable
 from .interrupts import NO_VERDICT, begin_work, end_work, ending
 
@@ -43,7 +44,8 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
         speaks_of_samples = re.search(r"\b[XY]\b", str(message)) is not None
         names_a_file = a in str(message) or b in str(message)
         if a and speaks_of_samples and not names_a_file and not explained:
-            typer.echo(printable(f"(X is {a}, Y is {b}.)"), err=True)
+            names = without_password(f"(X is {a}, Y is {b}.)")
+            typer.echo(printable(names), err=True)
             explained = True
 
     with warnings.catch_warnings():

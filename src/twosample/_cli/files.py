@@ -11,6 +11,7 @@ from .._data.columns import Columns
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from .._files.layout import Layout
     from .._files.opening import ReadOptions
 
 By = Annotated[
@@ -49,6 +50,41 @@ Missing = Annotated[
         "column that says so: the default, with a note); drop (leave out their rows); error.",
         show_default=False,
     ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--sep",
+        metavar="CHARACTER",
+        help="What stands between the fields of text, such as ';' or tab; by default what the file "
+        "shows.",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MARK",
+        help="What stands before the decimals of numbers in text: . or ,; by default what the file "
+        "shows.",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How text is encoded, such as cp1252; by default UTF-8 if it is that, else a guess.",
+    ),
+]
+NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help="The first line of text, or row of a sheet, is data; columns are called 0, 1, ...",
+    ),
+]
+Sheet = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The sheet of a workbook; by default the first."),
 ]
 Resize = Annotated[
     str | None,
@@ -127,8 +163,22 @@ def columns_from(
     return Columns(_names(keep), _names(drop) or (), kinds, missing)  # type: ignore[arg-type]
 
 
+def layout_from(
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    no_header: bool,
+    sheet: str | None,
+) -> Layout:
+    """What the options say of how tables are written."""
+    from .._files.layout import Layout
+
+    return Layout(separator, decimal, encoding, not no_header, sheet)
+
+
 def read_options_from(
     columns: Columns,
+    layout: Layout,
     *,
     resize: str | None,
     stream: bool | None,
@@ -141,6 +191,7 @@ def read_options_from(
 
     return ReadOptions(
         rules=columns,
+        layout=layout,
         resize=None if resize is None else parse_size(resize),
         stream=stream,
         progress=progress,

@@ -12,17 +12,23 @@ from .console import sentences
 from .files import (
     Blocks,
     By,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .junit import junit_file
@@ -78,6 +84,11 @@ def fit(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -115,6 +126,7 @@ def fit(
         columns = columns_from(keep, drop, types, missing)
         read_options = read_options_from(
             columns,
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             stream=True if stream else None,
             progress=progress,
@@ -178,6 +190,11 @@ def apply(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -210,6 +227,7 @@ def apply(
         fitted = dataclasses.replace(fitted, spec=resolve(fitted.spec, permutations=permutations))
         read_options = read_options_from(
             fitted.schema.rules,
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             stream=in_parts,
             progress=progress,

@@ -13,17 +13,23 @@ from .console import sentences
 from .files import (
     Blocks,
     By,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .shared import (
@@ -77,6 +83,11 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
 ) -> None:
@@ -101,6 +112,7 @@ def run(
         check_between("--power", power, 0.9)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             unlimited=no_limit,
             stream=False,  # the power is predicted from the rows themselves

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._files.handles import without_password
 from .._progress import one_bar, wanted
 from .._version import __version__
 from ..errors import InputError
@@ -221,7 +222,7 @@ def command_line(context: typer.Context, seed: int) -> str:
         # The seed always: 0 is one, though it equals False.
         elif parameter.name == "seed" or value != parameter.default:
             words += [parameter.opts[0], str(value)]
-    return shlex.join(words)
+    return shlex.join(map(without_password, words))
 
 
 def fact_lines(facts: Mapping[str, Any]) -> str:

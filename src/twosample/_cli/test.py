@@ -15,17 +15,23 @@ from .console import sentences
 from .files import (
     Blocks,
     By,
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
     Missing,
+    NoHeader,
     NoLimit,
     Pairs,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
     design_options,
+    layout_from,
     read_options_from,
 )
 from .junit import Case, junit_file, outcome_of
@@ -91,6 +97,11 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -131,6 +142,7 @@ def run(
         bar = bar_for(quiet, explain, report)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             unlimited=no_limit,
             stream=read_in_parts(stream, explain, report),

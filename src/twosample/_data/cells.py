@@ -20,10 +20,11 @@ from typing import Literal, TypeAlias
 from ..errors import InputError
 from .tables import Origin
 
-Look: TypeAlias = Literal["number", "date", "written", "word"]
-"""What a cell looks like: a number, a date, a number written in another way, or none of them."""
+Look: TypeAlias = Literal["number", "date", "written", "written date", "word"]
+"""What a cell looks like: a number or a date, one that is written in another way, or neither."""
 
 _SHOWN = 3  # cells that a message names
+_ODD: tuple[Look, ...] = ("written", "written date", "word")
 _MANY = 10  # different values: fewer may be codes, or levels of a small sample
 
 _CURRENCY = r"(?:[$€£¥₹]|CHF|EUR|GBP|JPY|USD)"
@@ -36,6 +37,7 @@ _WRITTEN = re.compile(
 
 
 _CODE = re.compile(r"\s*0\d")
+_WRITTEN_DATE = re.compile(r"\d{1,2}([/.-])\d{1,2}\1(?:\d{4}|\d\d)|\d{4}([/.])\d{1,2}\2\d{1,2}")
 
 
 @dataclass
@@ -87,7 +89,7 @@ class Cells:
             if len(values) < _MANY:
                 values.add(label)
             self.zeros = self.zeros or _CODE.match(label) is not None
-            if look in ("written", "word"):
+            if look in _ODD:
                 odd.add(label)
         if not odd or len(self.odd) >= _SHOWN:
             return
@@ -110,6 +112,9 @@ class Cells:
         for look in looks:
             if 2 * self.looks[look] >= self.total and len(self.values.get(look, ())) >= 2:
                 return look
+        dates = self.values.get("written date", ())
+        if 2 * self.looks["written date"] >= self.total and len(dates) >= 3:
+            return "written date"
         # Behind measurements stands one unit; "1st", "2nd" and "3rd" are words.
         if len(self.units) > 1:
             return None
@@ -119,7 +124,7 @@ class Cells:
 
     def named(self) -> str:
         """The first few cells that are not numbers (or dates), and how many there are."""
-        odd = self.looks["written"] + self.looks["word"]
+        odd = sum(self.looks[look] for look in _ODD)
         shown = ", ".join(f"{label[:40]!r} at {origin.at(row)}" for origin, row, label in self.odd)
         more = f", ... {odd} in all" if odd > len(self.odd) else ""
         return f"{shown}{more}"
@@ -140,6 +145,8 @@ def _look(cell: str) -> tuple[Look, str]:
         pass
     else:
         return "date", ""
+    if _WRITTEN_DATE.fullmatch(text):
+        return "written date", ""
     match = _WRITTEN.fullmatch(text.replace("\0", ""))
     if match is None:
         return "word", ""
@@ -175,7 +182,12 @@ def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
     if look == "written":
         complaint = (
             f"{where} holds numbers, but not as they are read here: {places}; write them like "
-            "1234.5, without signs of currency, %, units or separators of thousands"
+            f"1234.5, without signs of currency, %, units or separators of thousands{_commas(odd)}"
+        )
+    elif look == "written date":
+        complaint = (
+            f"{where} holds dates, but not as they are read here: {places}; write them like "
+            "2024-12-31"
         )
     else:
         complaint = (
@@ -187,6 +199,14 @@ def check_cells(samples: Sequence[Cells], column: str, where: str) -> None:
         f"{origin.asks('kinds', 'category', column)}, or leave the column out with "
         f"{origin.asks('drop', column)}."
     )
+
+
+def _commas(samples: Sequence[Cells]) -> str:
+    """What to say of decimal commas on the command line, where there is an option for them."""
+    has_commas = any("," in label for cells in samples for _, _, label in cells.odd)
+    if samples[0].origin.source is None or not has_commas:
+        return ""
+    return ", say with --decimal , that commas stand before decimals"
 
 
 def is_text(samples: Sequence[Cells], levels: int) -> bool:

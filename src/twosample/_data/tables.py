@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +96,10 @@ class Origin:
     def asks(self, field: str, value: str, column: str = "") -> str:
         """How the user asks for something that `Columns` offers."""
         if self.source is not None:
-            return f"--type {column}={value}" if field == "kinds" else f"--{field} {value}"
+            # In quotes where a shell needs them, for a name may be anything.
+            if field == "kinds":
+                return f"--type {shlex.quote(f'{column}={value}')}"
+            return f"--{field} {shlex.quote(value)}"
         if field == "kinds":
             return f"Columns(kinds={{'{column}': '{value}'}})"
         if field == "drop":

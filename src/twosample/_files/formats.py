@@ -18,11 +18,15 @@ from .._data.columns import Columns
 from .._data.tables import AS_FOUND, Source
 from .._progress import bar
 from ..errors import InputError
-from .handles import check_survival, empty, is_zipped, opened, polars_for, told_about, unheard
+from .handles import check_survival, empty, ending_of, opened, polars_for, told_about, unheard
 from .images import picture_parts, read_pictures
 from .json_lines import read_json_lines
+from .json_tables import read_json
+from .layout import AS_IT_SHOWS, SEPARATORS, Layout
 from .records import Records
-from .text import SEPARATORS, line_of, read_text
+from .servers import is_address, read_address
+from .text import line_of, read_text
+from .workbooks import WORKBOOKS, read_workbook
 
 if TYPE_CHECKING:
     import polars
@@ -33,16 +37,16 @@ Contents: TypeAlias = "polars.DataFrame | npt.NDArray[Any]"
 Place: TypeAlias = Callable[[int], str] | None
 """Row -> what messages call it; None for "row 16"."""
 
-Reader: TypeAlias = Callable[[io.BufferedReader, Path, Columns], tuple[Contents, Place]]
+Reader: TypeAlias = Callable[[io.BufferedReader, Path, Columns, Layout], tuple[Contents, Place]]
 
 # The name of a SQLite file, and a query behind "::" if there is one.
 _DATABASE = re.compile(
     r"(?:(sqlite:///)(?P<any>.+?)|(?P<file>.+?\.(?:db|sqlite|sqlite3)))(?:::(?P<query>.*))?",
     re.DOTALL,
 )
-_SERVER = re.compile(r"(\w+)://")
 
 JSON_LINES = (".jsonl", ".ndjson")
+JSON = (*JSON_LINES, ".json")
 TYPED = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Endings of tables that polars reads in parts."""
 
@@ -50,6 +54,7 @@ TYPED = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 def read_source(
     path: str | Path,
     rules: Columns = AS_FOUND,
+    layout: Layout = AS_IT_SHOWS,
     *,
     resize: tuple[int, int] | None = None,
     progress: bool | None = False,
@@ -59,13 +64,17 @@ def read_source(
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, .tsv, .jsonl or .ndjson, also with .gz after it, .parquet, .pq,
-        .arrow, .feather, .ipc, .npy or .npz. Of an .npz file that holds several arrays,
-        `data.npz::images` picks the one called `images`. A folder of PNG and JPEG files. A SQLite
-        database (.db, .sqlite, .sqlite3, or sqlite:/// before any other name) with a query or the
-        name of a table: `shop.db::SELECT * FROM orders`.
+        A file that ends in .csv, .tsv, .txt, .json, .jsonl or .ndjson, also with .gz after it,
+        .xlsx, .parquet, .pq, .arrow, .feather, .ipc, .npy or .npz. Of an .npz file that holds
+        several arrays, `data.npz::images` picks the one called `images`, and of a workbook
+        `book.xlsx::May` the sheet `May`. A folder of PNG and JPEG files. A SQLite or DuckDB
+        database (.db, .sqlite, .sqlite3, .duckdb, or sqlite:/// before any other name) with a query
+        or the name of a table: `shop.db::SELECT * FROM orders`. An address that polars reads:
+        `postgresql://host/shop::SELECT * FROM orders`, `s3://bucket/orders.parquet`.
     rules : Columns
         What the user says of the columns, where it matters to how a file is read.
+    layout : Layout
+        What the user says of how tables are written.
     resize : pair of int, optional
         Width and height to which pictures are brought.
     progress : bool, optional
@@ -82,9 +91,11 @@ def read_source(
     InputError
         If the file is not there, cannot be read, or is not what its name says.
     MissingDependency
-        If it takes polars or Pillow, which is not installed.
+        If it takes polars, Pillow or another package that is not installed.
     """
     name = str(path)
+    if is_address(name):
+        return read_address(name)
     database = database_of(name)
     if database is not None:
         return _read_database(name, *database, rules)
@@ -95,48 +106,40 @@ def read_source(
         raise InputError(
             f"{file} is no folder of pictures, so there is nothing to resize; leave out --resize."
         )
-    ending = _known_ending(file, name)
-    if member is not None and ending != ".npz":
-        raise InputError(
-            f"{file}::{member} picks an array by its name, but only .npz files have any; give "
-            f"{file}."
-        )
     with opened(file) as stream, told_about(file):
+        ending = _known_ending(file)
+        if member is not None and ending not in (".npz", *WORKBOOKS):
+            raise InputError(
+                f"{file}::{member} picks an array or a sheet by its name, but only .npz and .xlsx "
+                f"files have any; give {file}."
+            )
         if not stream.peek(1):
             raise empty(file)
         if ending == ".npz":
             return Source(_read_npz(stream, file, member), name)
-        contents, place = _READERS[ending](stream, file, rules)
+        if ending in WORKBOOKS:
+            table, of_sheet = read_workbook(stream, file, member, layout)
+            return Source(table, name, place=of_sheet)
+        contents, place = _READERS[ending](stream, file, rules, layout)
         return Source(contents, name, place=place)
 
 
-def ending_of(file: Path) -> str:
-    """What says the kind of a file, such as .csv or .csv.gz."""
-    if is_zipped(file):
-        return file.with_suffix("").suffix.lower() + ".gz"
-    return file.suffix.lower()
-
-
-def _known_ending(file: Path, name: str) -> str:
+def _known_ending(file: Path) -> str:
     ending = ending_of(file)
-    if ending in _READERS or ending == ".npz":
+    if ending in _READERS or ending in (".npz", *WORKBOOKS):
         return ending
-    server = _SERVER.match(name)
-    if server is not None:
-        raise InputError(
-            f"{server[1]} databases are not read here; write what you need to a Parquet or CSV "
-            "file."
-        )
     shown = f"ends in '{ending}'" if ending else "has no ending"
+    known = [kind for kind in _READERS if not kind.endswith(".gz")]
     raise InputError(
-        f"{file} {shown}, which is none of the known kinds: {', '.join(_READERS)}, .npz, .db."
+        f"{file} {shown}, which is none of the known kinds: {', '.join(known)}, .npz, .xlsx, .db, "
+        ".duckdb; text and JSON also with .gz."
     )
 
 
 def database_of(name: str) -> tuple[Path, str | None] | None:
     """The file and the query, if the name is that of a SQLite database."""
     match = _DATABASE.fullmatch(name)
-    if match is None or os.path.isdir(name):
+    if match is None or is_address(name) or os.path.isdir(name):
         return None
     return Path(match["any"] or match["file"]), match["query"]
 
@@ -164,17 +167,24 @@ def _read_folder(
 
 
 def _read_text(
-    stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
 ) -> tuple[polars.DataFrame, Place]:
-    table = read_text(stream, file, rules, separator=separator)
+    table, dialect = read_text(file, rules, layout)
     # The line is looked up only if a message names the row, since it takes a pass over the file.
-    return table, partial(line_of, file, separator=separator)
+    return table, partial(line_of, file, dialect=dialect)
 
 
 def _read_json_lines(
-    stream: io.BufferedReader, file: Path, rules: Columns
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
 ) -> tuple[polars.DataFrame, Place]:
     records = read_json_lines(stream, file, rules)
+    return _as_table(records, file), records.place
+
+
+def _read_json(
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
+) -> tuple[polars.DataFrame, Place]:
+    records = read_json(stream, file, rules)
     return _as_table(records, file), records.place
 
 
@@ -195,7 +205,7 @@ def _as_table(records: Records, file: Path) -> polars.DataFrame:
 
 
 def _read_parquet(
-    stream: io.BufferedReader, file: Path, rules: Columns
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
 ) -> tuple[polars.DataFrame, Place]:
     with unheard:  # polars writes to standard error before it raises
         table: polars.DataFrame = polars_for(file).read_parquet(stream)
@@ -203,7 +213,7 @@ def _read_parquet(
 
 
 def _read_arrow(
-    stream: io.BufferedReader, file: Path, rules: Columns
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
 ) -> tuple[polars.DataFrame, Place]:
     pl = polars_for(file)
     table: polars.DataFrame
@@ -222,11 +232,15 @@ def is_arrow_file(stream: io.BufferedReader) -> bool:
 
 
 def typed_size(file: Path, room: int, memory: int) -> int:
-    """Bytes of a Parquet or Arrow file in memory, by what it says; 0 if it does not say.
+    """Bytes of a Parquet, Arrow or Excel file in memory, by what it says; 0 if it does not say.
 
     Refuses a file that would end the process, see `check_survival`.
     """
-    if ending_of(file) not in TYPED or not file.is_file():
+    if not file.is_file():
+        return 0
+    if ending_of(file) in WORKBOOKS:
+        return check_survival(file, "read_excel", room, memory)
+    if ending_of(file) not in TYPED:
         return 0
     if ending_of(file) in (".parquet", ".pq"):
         return check_survival(file, "read_parquet", room, memory)
@@ -239,7 +253,7 @@ def typed_size(file: Path, room: int, memory: int) -> int:
 
 
 def _read_npy(
-    stream: io.BufferedReader, file: Path, rules: Columns
+    stream: io.BufferedReader, file: Path, rules: Columns, layout: Layout
 ) -> tuple[npt.NDArray[Any], Place]:
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array, None
@@ -326,17 +340,13 @@ def mapped(file: Path) -> npt.NDArray[Any]:
     return array
 
 
-_read_csv = partial(_read_text, separator=SEPARATORS[".csv"])
-_read_tsv = partial(_read_text, separator=SEPARATORS[".tsv"])
 _READERS: dict[str, Reader] = {
-    ".csv": _read_csv,
-    ".csv.gz": _read_csv,
-    ".tsv": _read_tsv,
-    ".tsv.gz": _read_tsv,
-    ".jsonl": _read_json_lines,
-    ".jsonl.gz": _read_json_lines,
-    ".ndjson": _read_json_lines,
-    ".ndjson.gz": _read_json_lines,
+    **dict.fromkeys(SEPARATORS, _read_text),
+    **dict.fromkeys((f"{ending}.gz" for ending in SEPARATORS), _read_text),
+    ".json": _read_json,
+    ".json.gz": _read_json,
+    **dict.fromkeys(JSON_LINES, _read_json_lines),
+    **dict.fromkeys((f"{ending}.gz" for ending in JSON_LINES), _read_json_lines),
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
     ".arrow": _read_arrow,

@@ -16,6 +16,8 @@ from typing import Any, cast
 
 from ..errors import InputError, MissingDependency, TwoSampleError
 
+_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+]*://[^/@\s:]*):[^/\s]*@", re.IGNORECASE)
+
 
 @contextmanager
 def opened(file: Path) -> Iterator[io.BufferedReader]:
@@ -45,7 +47,7 @@ def told_about(file: Path) -> Iterator[None]:
     """Turn whatever a parser raises into a sentence that names the file, which must be at fault."""
     try:
         yield
-    except TwoSampleError:
+    except (TwoSampleError, Warning):  # a warning is raised where the user wants that
         raise
     except MemoryError as error:
         raise InputError(f"{file} does not fit into memory, or its header is damaged.") from error
@@ -90,6 +92,18 @@ def is_zipped(file: Path) -> bool:
     return file.suffix.lower() == ".gz"
 
 
+def ending_of(file: Path) -> str:
+    """What says the kind of a file, such as .csv or .csv.gz."""
+    if is_zipped(file):
+        return file.with_suffix("").suffix.lower() + ".gz"
+    return file.suffix.lower()
+
+
+def without_password(name: str) -> str:
+    """An address as it may be shown: nobody else should read the password."""
+    return _PASSWORD.sub(r"\g<before>:***@", name)
+
+
 def polars_for(file: Path) -> Any:
     """The module polars, which it takes to read the file."""
     try:
@@ -115,6 +129,10 @@ except (ImportError, ValueError, OSError, OverflowError):
 if reader == "read_ipc_stream":
     polars.read_ipc_stream(file)
     sys.exit()
+if reader == "read_excel":
+    tables = polars.read_excel(file, sheet_id=0, raise_if_empty=False)
+    print(sum(8 * table.height * table.width for table in tables.values()))
+    sys.exit()
 if reader == "read_parquet":
     table = polars.scan_parquet(file, glob=False, hive_partitioning=False)
 else:
@@ -136,7 +154,7 @@ def check_survival(file: Path, reader: str, room: int, memory: int) -> int:
     Parameters
     ----------
     file
-        A Parquet or Arrow file.
+        A Parquet, Arrow or Excel file.
     reader
         The function of polars that reads it.
     room

@@ -14,7 +14,7 @@ from .._data.columns import Columns
 from .._data.streams import Stream
 from .._data.tables import Source, count, listed
 from .._data.values import label
-from ..errors import InputError
+from ..errors import InputError, Obstacles
 from .opening import ReadOptions, Sample, open_file
 
 _MOST_GROUPS = 1000  # for an answer before memory is full of them
@@ -73,7 +73,13 @@ def open_pair(a: str, b: str | None, by: str | None, options: ReadOptions) -> tu
             f"{a} is one sample; give a second file, or say which column tells two apart: --by "
             "COLUMN."
         )
-    return open_file(a, options), open_file(b, options)
+    opened = []
+    obstacles = Obstacles()
+    for path in (a, b):
+        with obstacles.noted():
+            opened.append(open_file(path, options))
+    obstacles.raise_any()
+    return opened[0], opened[1]
 
 
 def open_groups(path: str, by: str, options: ReadOptions) -> tuple[Sample, dict[str, Sample]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +60,21 @@ def _as_chunk(rows: dict[int, dict[str, Any]]) -> Chunk:
     return Chunk(columns, list(rows))
 
 
-def _json_object(line: bytes, place: str) -> dict[str, Any]:
-    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_repeats(place: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """What makes an object of its members, none of which may have a name twice."""
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
             raise InputError(f"{place}: an object has a name twice; name each value once.")
         return members
 
+    return made
+
+
+def _json_object(line: bytes, place: str) -> dict[str, Any]:
     try:
-        value = json.loads(line, object_pairs_hook=without_repeats)
+        value = json.loads(line, object_pairs_hook=without_repeats(place))
     except InputError:
         raise
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError

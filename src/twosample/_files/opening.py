@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,22 +19,26 @@ from .._data.temporary import make_folder, remove_folder, removed_with
 from .._progress import Tick, bar
 from ..errors import InputError
 from .formats import (
+    JSON,
     JSON_LINES,
     TYPED,
     database_of,
-    ending_of,
     extract_member,
     locate,
     member_size,
     read_source,
     typed_size,
 )
-from .handles import is_zipped, opened, polars_for, told_about
+from .handles import ending_of, is_zipped, opened, polars_for, told_about, without_password
 from .images import picture_parts
 from .json_lines import json_parts
+from .json_tables import json_table_parts
+from .layout import AS_IT_SHOWS, SEPARATORS, Layout
 from .limits import HARMLESS, available_memory, check_inflation, inflated_size
 from .records import RecordParts
-from .text import PIECE, SEPARATORS, text_parts
+from .servers import address_stream, is_address
+from .text import PIECE, text_parts
+from .workbooks import WORKBOOKS, workbook_size
 
 _UNZIPPED = 4  # times as large as its file a text is, roughly, for a bar of progress
 _AS_OBJECTS = 8  # times as large as their text values are while they are objects of Python
@@ -50,6 +55,8 @@ class ReadOptions:
     ----------
     rules
         What the user says of columns and missing values.
+    layout
+        What the user says of how tables are written.
     resize
         Width and height to which pictures are brought.
     stream
@@ -61,6 +68,7 @@ class ReadOptions:
     """
 
     rules: Columns = AS_FOUND
+    layout: Layout = AS_IT_SHOWS
     resize: tuple[int, int] | None = None
     stream: bool | None = None
     progress: bool = False
@@ -83,9 +91,11 @@ def open_file(path: str, options: ReadOptions = DEFAULTS) -> Sample:
         in_parts = size.memory > room
     maker = _stream_maker(path, options) if in_parts else None
     if maker is None:  # also for a kind of file that nothing reads, about which this raises
-        return read_source(path, options.rules, resize=options.resize, progress=options.progress)
+        return read_source(
+            path, options.rules, options.layout, resize=options.resize, progress=options.progress
+        )
     stream = maker()
-    stream._source = Source((), path)
+    stream._source = Source((), without_password(path))
     return stream
 
 
@@ -103,13 +113,17 @@ def _stream_maker(path: str, options: ReadOptions) -> Callable[[], Stream] | Non
     database = database_of(path)
     if database is not None:
         return lambda: _database_stream(*database, options)
+    if is_address(path):
+        return address_stream(path, rules.keep)
     file, member = locate(path)
     ending = ending_of(file)
     unzipped = ending.removesuffix(".gz")
     if unzipped in SEPARATORS:
-        return lambda: _text_stream(file, SEPARATORS[unzipped], options)
+        return lambda: _text_stream(file, options)
     if unzipped in JSON_LINES:
         return lambda: _record_stream(file, partial(json_parts, file, rules), options)
+    if unzipped == ".json":
+        return lambda: _record_stream(file, partial(json_table_parts, file, rules), options)
     if ending == ".npz":
         return lambda: _member_stream(file, member)
     if ending == ".npy":
@@ -124,14 +138,14 @@ def _stream_maker(path: str, options: ReadOptions) -> Callable[[], Stream] | Non
 # database again, the rows are written to temporary files that can be read in parts.
 
 
-def _text_stream(file: Path, separator: str, options: ReadOptions) -> Stream:
-    """CSV and TSV."""
+def _text_stream(file: Path, options: ReadOptions) -> Stream:
+    """CSV, TSV and other text."""
     size = file.stat().st_size if file.is_file() else 0
     if is_zipped(file):
         size *= _UNZIPPED
     pieces = 2 * (1 + size // PIECE)  # in each of two passes
     with bar(f"reading {file.name}", pieces, options.progress) as tick:
-        return _as_parquet(text_parts(file, options.rules, separator=separator, tick=tick))
+        return _as_parquet(text_parts(file, options.rules, options.layout, tick=tick))
 
 
 def _database_stream(file: Path, query: str | None, options: ReadOptions) -> Stream:
@@ -144,13 +158,14 @@ def _database_stream(file: Path, query: str | None, options: ReadOptions) -> Str
 def _record_stream(
     file: Path, parts: Callable[[Tick], RecordParts], options: ReadOptions
 ) -> Stream:
-    """JSON lines, or what a database answers."""
+    """JSON, or what a database answers."""
     pl = polars_for(file)
     types_of_polars = {
         bool: pl.Boolean,
         int: pl.Int64,
         float: pl.Float64,
         str: pl.String,
+        datetime: pl.Datetime,
         type(None): pl.String,  # of a column without values; any type would do
     }
 
@@ -232,6 +247,8 @@ def _size(path: str, room: int, memory: int) -> _Size:
     if database is not None:
         file, _ = database
         return _Size(memory=_AS_OBJECTS * file.stat().st_size if file.is_file() else 0)
+    if is_address(path):
+        return _Size()
     file, member = locate(path)
     if not file.is_file():
         return _Size()
@@ -242,22 +259,27 @@ def _size(path: str, room: int, memory: int) -> _Size:
         unpacked, packed = member_size(file, member)
     elif ending in TYPED:
         unpacked = max(packed, typed_size(file, room, memory))
+    elif ending in WORKBOOKS:
+        unpacked, packed = workbook_size(file)
+        if unpacked <= room:  # else the file is refused, or too large to be read twice
+            unpacked = max(unpacked, typed_size(file, room, memory))
     elif is_zipped(file):
         unpacked, packed = inflated_size(file, room)
     factor = 1.0
-    if ending.removesuffix(".gz") in JSON_LINES:
+    if ending.removesuffix(".gz") in JSON:
         factor = _AS_OBJECTS
     elif ending.removesuffix(".gz") in SEPARATORS:
-        factor = _density(file, SEPARATORS[ending.removesuffix(".gz")])
+        factor = _density(file)
     return _Size(packed, unpacked, int(factor * unpacked))
 
 
-def _density(file: Path, separator: str) -> float:
+def _density(file: Path) -> float:
     """How many times as large as its text a table is in memory, by its beginning; at least 1."""
     with opened(file) as stream:
         try:
             text = stream.read(HARMLESS)
         except (OSError, EOFError, zlib.error):  # whoever reads the file says what is wrong
             return 1.0
-    values = text.count(separator.encode()) + text.count(b"\n")
+    # Whatever stands between fields, it is at most as often there as the most frequent of these.
+    values = max(text.count(mark) for mark in b",;\t| ") + text.count(b"\n")
     return max(1.0, 8 * values / max(1, len(text)))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .formats import ending_of, is_arrow_file, mapped
-from .handles import opened, polars_for, told_about, unheard
+from .formats import is_arrow_file, mapped
+from .handles import ending_of, opened, polars_for, told_about, unheard
 
 if TYPE_CHECKING:
     import numpy.typing as npt

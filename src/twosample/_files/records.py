@@ -1,20 +1,23 @@
-"""Rows of plain values, as JSON lines and databases have them, to columns of one type each.
+"""Rows of plain values, as JSON and databases have them, to columns of one type each.
 
-A column is what all of its values are, so all rows are looked at before any is converted.
+A column is what all of its values are, so all rows are looked at before any is converted. Neither
+JSON nor SQLite has dates of its own: text is a date if all of a column is, as ISO 8601 writes it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from .._data.columns import Columns
 from .._data.values import label
 from .._progress import Tick
-from ..errors import InputError
+from ..errors import InputError, Obstacles
 from .limits import LONGEST_FIELD
 
 CHUNK = 50_000
@@ -24,14 +27,34 @@ Values: TypeAlias = dict[str, list[Any]]
 """Column -> its values: booleans, numbers, text and None."""
 
 Types: TypeAlias = dict[str, type]
-"""Column -> bool, int, float or str; NoneType if it has no value, or is not tested."""
+"""Column -> bool, int, float, str or datetime; NoneType if it has no value, or is not tested."""
 
 RecordParts: TypeAlias = Iterator[tuple[Values, Types]]
 """Rows, some at a time, and the type of each column."""
 
 _NoneType = type(None)
 _WORDS = {bool: "true or false", float: "a number", str: "text"}
-_CONVERT: dict[type, Callable[[Any], Any]] = {bool: bool, int: int, float: float, str: label}
+_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d(?:[T ].*)?\s*")
+
+
+def _date(text: str) -> datetime | None:
+    """The date that a text stands for, in UTC if it has a time zone; None for any other text."""
+    if _DATE.fullmatch(text) is None:
+        return None
+    try:
+        value = datetime.fromisoformat(text.strip())
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+
+
+_CONVERT: dict[type, Callable[[Any], Any]] = {
+    bool: bool,
+    int: int,
+    float: float,
+    str: label,
+    datetime: _date,
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +80,7 @@ class Records:
     Attributes
     ----------
     columns
-        Name -> its values, which but for None are all of one type: bool, int, float or str.
+        Name -> its values, which but for None are all of one type.
     place
         Row -> what messages call it.
     """
@@ -104,6 +127,8 @@ class _Seen:
     ----------
     first
         Type -> the number of the first row of that type; int counts as float.
+    dates
+        Whether all of its text is dates.
     needs_float
         Whether int64 cannot hold all of its numbers.
     too_large
@@ -111,6 +136,7 @@ class _Seen:
     """
 
     first: dict[type, int] = field(default_factory=dict)
+    dates: bool = True
     needs_float: bool = False
     too_large: int | None = None
 
@@ -135,6 +161,7 @@ class TypeFinder:
         self._dropped = set(rules.drop)
         self._kept = None if rules.keep is None else set(rules.keep)
         self._seen: dict[str, _Seen] = {}
+        self._obstacles = Obstacles()
 
     def place(self, number: int) -> str:
         """What messages call the row of this number."""
@@ -146,9 +173,10 @@ class TypeFinder:
             seen = self._seen.setdefault(name, _Seen())
             if self._is_unused(name):  # whatever it holds, it is not an error
                 continue
-            for number, value in zip(chunk.numbers, values, strict=True):
-                if value is not None:
-                    self._note(seen, name, number, value)
+            with self._obstacles.noted(name):
+                for number, value in zip(chunk.numbers, values, strict=True):
+                    if value is not None:
+                        self._note(seen, name, number, value)
 
     def _note(self, seen: _Seen, name: str, number: int, value: Any) -> None:
         # type() rather than isinstance, because a bool is an int, too.
@@ -166,6 +194,8 @@ class TypeFinder:
                 f"--drop {name}."
             )
         seen.first.setdefault(kind, number)
+        if kind is str and seen.dates:
+            seen.dates = _date(value) is not None
         if type(value) is float:
             seen.needs_float = True
         elif type(value) is int and abs(value) >= 2**63:  # too large for int64
@@ -182,7 +212,12 @@ class TypeFinder:
         """The type of each column."""
         if not self._seen:
             raise InputError(f"{self._file} has no column: its objects are empty.")
-        return {name: self._type(name, seen) for name, seen in self._seen.items()}
+        types: Types = {}
+        for name, seen in self._seen.items():
+            with self._obstacles.noted(name):
+                types[name] = self._type(name, seen)
+        self._obstacles.raise_any()
+        return types
 
     def _type(self, name: str, seen: _Seen) -> type:
         if not seen.first:
@@ -193,6 +228,8 @@ class TypeFinder:
                 return str
             raise self._mixed(name, seen)
         (kind,) = seen.first
+        if kind is str and seen.dates and self._rules.kind_of(name) != "category":
+            return datetime
         if kind is not float:
             return kind
         if seen.too_large is not None:

@@ -1,8 +1,8 @@
-"""CSV and TSV files to tables.
+"""CSV, TSV and other text files to tables.
 
-They need a header line. In them an empty field, `NA`, `N/A` and `null` are missing values, `true`
-and `false` are booleans, and a date stays a date: whether such a column can be tested is decided
-elsewhere.
+In them an empty field, `NA`, `N/A` and `null` are missing values, `true` and `false` are booleans,
+and a date stays a date: what becomes of such a column is decided elsewhere. How fields, decimals
+and characters are written is found by `layout`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 from .._data.columns import Columns
 from .._data.tables import repeated
 from .._progress import Tick
-from ..errors import InputError
+from ..errors import InputError, Obstacles
 from .handles import empty, opened, polars_for, sentence, told_about
+from .layout import AS_IT_SHOWS, MISSING, Dialect, Layout, find_dialect, text_of
 from .limits import LengthCheck, all_of, inside_quotes
 
 if TYPE_CHECKING:
@@ -31,40 +32,50 @@ PIECE = 2**25
 FIRST = 10_000
 """Rows that are looked at first to find out what a column holds."""
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-"""What stands between fields, by the ending of a file."""
-
-_MISSING = ["", "NA", "N/A", "null", "NULL"]
-
 _QUOTE = b'"'
 
 
 def read_text(
-    stream: io.BufferedReader, file: Path, rules: Columns, *, separator: str
-) -> polars.DataFrame:
-    """The table in a text file; a column that is to be a category stays as written ("02139")."""
-    return _parsed(_with_newlines(all_of(stream, file, separator)), file, rules, separator)
+    file: Path, rules: Columns, layout: Layout = AS_IT_SHOWS
+) -> tuple[polars.DataFrame, Dialect]:
+    """The table in a text file, and how it is written.
+
+    A column that is to be a category stays as written ("02139").
+    """
+    dialect = _dialect(file, layout)
+    with text_of(file, dialect) as stream:
+        raw = _with_newlines(all_of(stream, file, dialect.separator))
+    return _parsed(raw, file, rules, dialect, before=dialect.lines_before), dialect
 
 
 def text_parts(
-    file: Path, rules: Columns, *, separator: str, tick: Tick
+    file: Path, rules: Columns, layout: Layout, *, tick: Tick
 ) -> Iterator[polars.DataFrame]:
     """The table in a text file, some rows at a time; together they are what `read_text` gives.
 
     The type of a column is that of all its values, so the first part comes after a pass over the
     whole file.
     """
+    dialect = _dialect(file, layout)
     seen: dict[str, set[Any]] = {}
-    for part in _pieces(file, rules, separator, {}):
+    for part in _pieces(file, rules, dialect, {}):
         tick("types of columns")
         for column in part:
             if column.null_count() < len(column):  # else it may be anything
                 seen.setdefault(column.name, set()).add(column.dtype)
     pl = polars_for(file)
     types = {name: _common(pl, kinds) for name, kinds in seen.items()}
-    for part in _pieces(file, rules, separator, types):
+    for part in _pieces(file, rules, dialect, types):
         tick("rows")
         yield part
+
+
+def _dialect(file: Path, layout: Layout) -> Dialect:
+    with opened(file) as stream, told_about(file):
+        if not stream.peek(1):
+            raise empty(file)
+    with told_about(file):
+        return find_dialect(file, layout)
 
 
 def _common(pl: Any, types: set[Any]) -> Any:
@@ -75,29 +86,33 @@ def _common(pl: Any, types: set[Any]) -> Any:
 
 
 def _pieces(
-    file: Path, rules: Columns, separator: str, types: Mapping[str, Any]
+    file: Path, rules: Columns, dialect: Dialect, types: Mapping[str, Any]
 ) -> Iterator[polars.DataFrame]:
     """A text file in parts, each parsed by itself but for the `types` of columns that are known."""
-    returns = _has_only_returns(file)
-    with opened(file) as stream, told_about(file):
-        if not stream.peek(1):
-            raise empty(file)
+    returns = _has_only_returns(file, dialect)
+    with text_of(file, dialect) as stream, told_about(file):
         header = b""
-        lines = 0
-        for raw in _cut(stream, returns, LengthCheck(file, separator)):
+        lines = dialect.lines_before
+        for raw in _cut(stream, returns, LengthCheck(file, dialect.separator)):
             if not header:
                 header = raw[: _end_of_header(raw)]
-                yield _parsed(raw, file, rules, separator, types)
+                yield _parsed(raw, file, rules, dialect, types, lines)
             else:
                 # Each piece is parsed with the header, whose lines do not count twice.
                 before = lines - header.count(b"\n")
-                yield _parsed(header + raw, file, rules, separator, types, before)
+                yield _parsed(header + raw, file, rules, dialect, types, before)
             lines += raw.count(b"\n")
+        if not header:
+            raise _no_text(file)
 
 
-def _has_only_returns(file: Path) -> bool:
+def _no_text(file: Path) -> InputError:
+    return InputError(f"{file} has no line with text in it; was it written completely?")
+
+
+def _has_only_returns(file: Path, dialect: Dialect) -> bool:
     """Whether no line of the file ends in a newline, as on old Macs."""
-    with opened(file) as stream, told_about(file):
+    with text_of(file, dialect) as stream, told_about(file):
         while block := stream.read(PIECE):
             if b"\n" in block:
                 return False
@@ -148,7 +163,7 @@ def _parsed(
     raw: bytes,
     file: Path,
     rules: Columns,
-    separator: str,
+    dialect: Dialect,
     types: Mapping[str, Any] | None = None,
     before: int = 0,
 ) -> polars.DataFrame:
@@ -162,8 +177,8 @@ def _parsed(
         What messages call it.
     rules
         What the user says of columns.
-    separator
-        What stands between fields.
+    dialect
+        How the table is written.
     types
         Column -> its type, where it is known.
     before
@@ -171,33 +186,39 @@ def _parsed(
     """
     pl = polars_for(file)
     known = types or {}
-    header = _header(raw, file, separator)
-    fields = _first(raw, separator)  # the header with the blanks around names, as polars has it
-    as_written = {name for name in fields if rules.kind_of(name.strip()) == "category"}
-    text = [name for name in fields if known.get(name.strip()) == pl.String]
+    separator = dialect.separator
+    fields = _first(raw, file, separator)  # with the blanks around names, as polars has them
+    header = _header(fields, file)
+    as_written = {name for name in header if rules.kind_of(name) == "category"}
     overrides: dict[str, Any] = {}
-    for name in (*as_written, *text):
-        overrides |= {name: pl.String, _doubled(name): pl.String}
+    for field, name in zip(fields, header, strict=True):
+        if name in as_written or known.get(name) == pl.String:
+            overrides |= {field: pl.String, _doubled(field): pl.String}
     try:
-        table = _inferred(pl, raw, separator, overrides)
+        table = _inferred(pl, raw, dialect, overrides)
     except pl.exceptions.PolarsError as error:
         # If a line has too many fields, this raises an error that says which.
         _scan(raw, file, separator, len(header), before)
         if _is_ambiguous(raw):
             raise _ambiguous(file) from error
         raise
-    table = _named_as_in_header(table, fields)
+    table = _named_as_in_header(table, fields, header)
     if _needs_scan(table, raw, separator, len(header)):
         rows, blank = _scan(raw, file, separator, len(header), before)
-        if [name.strip() for name in table.columns] != header or rows != table.height:
+        if table.columns != header or rows != table.height:
             raise _ambiguous(file)
         if blank and len(header) > 1:
             table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
     columns = []
+    obstacles = Obstacles()
     for column in table:
         name = column.name.strip()
-        typed = _typed(pl, column, column.name in as_written, known.get(name))
+        if dialect.decimal == "," and column.dtype == pl.String and name not in as_written:
+            with obstacles.noted():
+                _check_points(column, file, name)
+        typed = _typed(pl, column, name in as_written, known.get(name), dialect.decimal)
         columns.append(typed.alias(name))
+    obstacles.raise_any()
     return table.select(columns)
 
 
@@ -206,10 +227,18 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-def _named_as_in_header(table: polars.DataFrame, fields: list[str]) -> polars.DataFrame:
-    """The table with the names of the header, which polars has with doubled quotation marks."""
+def _named_as_in_header(
+    table: polars.DataFrame, fields: list[str], header: list[str]
+) -> polars.DataFrame:
+    """The table with the names of the header, if polars has found the same.
+
+    It leaves quotation marks in them doubled, and has names of its own where there are none.
+    """
     pairs = zip(table.columns, fields, strict=False)  # other lengths are refused later
-    return table.rename({name: field for name, field in pairs if name == _doubled(field)})
+    same = (not field.strip() or name in (field, _doubled(field)) for name, field in pairs)
+    if table.width == len(header) and all(same):
+        table.columns = header
+    return table
 
 
 def _needs_scan(table: polars.DataFrame, raw: bytes, separator: str, width: int) -> bool:
@@ -225,7 +254,7 @@ def _needs_scan(table: polars.DataFrame, raw: bytes, separator: str, width: int)
     return _is_ambiguous(raw)
 
 
-def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> polars.DataFrame:
+def _inferred(pl: Any, raw: bytes, dialect: Dialect, known: Mapping[str, Any]) -> polars.DataFrame:
     """The table in some text; a column is what all of its values are.
 
     First it is read as what the first values are. Only where that does not do are all values looked
@@ -235,9 +264,10 @@ def _inferred(pl: Any, raw: bytes, separator: str, known: Mapping[str, Any]) -> 
     def read(rows: int | None) -> polars.DataFrame:
         table: polars.DataFrame = pl.read_csv(
             raw,
-            separator=separator,
+            separator=dialect.separator,
+            decimal_comma=dialect.decimal == ",",
             infer_schema_length=rows,
-            null_values=_MISSING,
+            null_values=[*MISSING],
             try_parse_dates=True,
             schema_overrides=known,
         )
@@ -279,10 +309,10 @@ def _ambiguous(file: Path) -> InputError:
     )
 
 
-def line_of(file: Path, row: int, *, separator: str) -> str:
+def line_of(file: Path, row: int, *, dialect: Dialect) -> str:
     """Where a row of the table begins in its file, for a message."""
-    with opened(file) as stream:
-        records = _rows(_with_newlines(stream.read()), separator)
+    with text_of(file, dialect) as stream:
+        records = _rows(_with_newlines(stream.read()), dialect.separator)
         before = 0
         width = 0
         for record in records:
@@ -291,7 +321,7 @@ def line_of(file: Path, row: int, *, separator: str) -> str:
             elif record or width == 1:  # in a file of one column, a blank line is a missing value
                 row -= 1
             if row < 0:
-                return f"line {before + 1}"
+                return f"line {before + 1 + dialect.lines_before}"
             before = records.line_num
     return f"row {row}"
 
@@ -308,42 +338,32 @@ def _rows(raw: bytes, separator: str) -> Any:
     return csv.reader(text, delimiter=separator, strict=True)
 
 
-def _first(raw: bytes, separator: str) -> list[str]:
+def _first(raw: bytes, file: Path, separator: str) -> list[str]:
     """The fields of the first line with text."""
-    return next((row for row in _rows(raw, separator) if row), [])
-
-
-def _header(raw: bytes, file: Path, separator: str) -> list[str]:
-    """The column names, which must be there, differ from each other, and be names."""
     try:
-        fields = _first(raw, separator)
+        return next((row for row in _rows(raw, separator) if row), [])
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text; save it as CSV in UTF-8.") from error
-    names = [field.strip() for field in fields]
+        raise _not_utf8(file) from error
+
+
+def _not_utf8(file: Path, where: str = "") -> InputError:
+    return InputError(f"{file} is not UTF-8 text{where}; say what it is with --encoding.")
+
+
+def _header(fields: list[str], file: Path) -> list[str]:
+    """The column names, which must be there, differ from each other, and be names.
+
+    A column without any gets that which pandas would give it.
+    """
+    names = [field.strip() or f"Unnamed: {place}" for place, field in enumerate(fields)]
     if not names:
-        raise InputError(f"{file} has no line with text in it; was it written completely?")
-    # Whole numbers may be names, as pandas gives them to columns without any.
-    if all(map(_is_number, names)) and not all(name.isdigit() for name in names):
+        raise _no_text(file)
+    twice = [f"{times} columns called '{name}'" for name, times in repeated(names).items()]
+    if twice:
+        more = f" and {len(twice) - 3} names more" if len(twice) > 3 else ""
         raise InputError(
-            f"{file} begins with numbers ({', '.join(names[:3])}, ...) where column names should "
-            "be; add a header line."
+            f"{file} has {' and '.join(twice[:3])}{more}; give each a name of its own."
         )
-    if "" in names:
-        raise InputError(
-            f"{file} has no name for column {names.index('') + 1} of {len(names)}; name it, "
-            "or leave it out if it only counts the rows."
-        )
-    for name, times in repeated(names).items():
-        raise InputError(
-            f"{file} has {times} columns called '{name}'; give each a name of its own."
-        )
-    if len(names) == 1:
-        for mark in ",;\t|":
-            if mark != separator and mark in names[0]:
-                raise InputError(
-                    f"{file} has one column, {names[0]!r}, and seems to be separated by {mark!r}; "
-                    "separate it by commas (.csv) or tabulators (.tsv)."
-                )
     if not "".join("".join(names).split()).isprintable():
         raise InputError(
             f"{file} does not begin with the names of columns as text does; is it of another kind?"
@@ -379,14 +399,13 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
             "open?"
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file} is not UTF-8 text (after line {before + rows.line_num}); save it as CSV in "
-            "UTF-8."
-        ) from error
+        raise _not_utf8(file, f" (after line {before + rows.line_num})") from error
     return max(count, 0), blank
 
 
-def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> polars.Series:
+def _typed(
+    pl: Any, column: polars.Series, as_written: bool, known: Any, decimal: str
+) -> polars.Series:
     """A column in its type: the `known` one, or what its values say.
 
     polars takes numbers with blanks around them, and nan, for text; so numbers and booleans are
@@ -396,9 +415,11 @@ def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> pola
     if column.dtype != pl.String:
         return column if known is None else column.cast(known)
     text = column.str.strip_chars()
-    text = text.set(text.is_in(_MISSING), None)
+    text = text.set(text.is_in(MISSING), None)
     if text.null_count() == len(text):
         return text if known is None else text.cast(known)
+    if decimal == "," and not as_written:
+        text = _with_points(text)
     levels = text
     if as_written:
         levels = text.str.replace(r"^(-?(?:0|[1-9]\d*))\.0+$", "$1")
@@ -413,9 +434,19 @@ def _typed(pl: Any, column: polars.Series, as_written: bool, known: Any) -> pola
     return levels
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _with_points(text: polars.Series) -> polars.Series:
+    """Numbers with points for their decimal commas."""
+    return text.str.replace(r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$", "$1.$2")
+
+
+def _check_points(column: polars.Series, file: Path, name: str) -> None:
+    """Refuse numbers with points where decimals have commas: they may separate thousands."""
+    text = column.drop_nulls().str.strip_chars()
+    pointed = text.filter(text.str.contains(r"^[-+]?\d+(?:\.\d{3})*(?:\.\d+|,\d+)$"))
+    pointed = pointed.filter(pointed.str.contains(".", literal=True))
+    if len(pointed):
+        raise InputError(
+            f"{file} has {pointed[0]!r} in column '{name}' where decimals have commas, so that the "
+            "point may separate thousands; write the number without it, or say with --decimal . "
+            f"that points stand before decimals, or use --type {name}=category."
+        )
