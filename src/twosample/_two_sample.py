@@ -137,6 +137,7 @@ class TwoSampleTest:
             columns=columns,
             generator=generators.torch("quantiles"),
             design=self.design,
+            watchful=True,
         )
         with threads_for(surveyed.schema):
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
@@ -364,7 +365,12 @@ class FittedTest:
         with open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(
-                pair, no_rows, schema=self.schema, scaling=self.scaling, design=self.spec.design
+                pair,
+                no_rows,
+                schema=self.schema,
+                scaling=self.scaling,
+                design=self.spec.design,
+                watchful=True,
             )
             with threads_for(self.schema):
                 return self._test(pair, surveyed, Generators(rng), resources)
