@@ -349,6 +349,7 @@ def test_rows_are_those_of_the_user(orders):
             )  # two decimals survive single precision, and no others are shown
 
 
+@pytest.mark.filterwarnings("ignore:neighbouring rows")  # the lump stands at the beginning
 @pytest.mark.parametrize("train", [False, True])
 def test_a_planted_row_is_found(train):
     rng = np.random.default_rng(4)

@@ -140,6 +140,7 @@ class TwoSampleTest:
             columns=columns,
             generator=generators.torch("quantiles"),
             design=self.design,
+            watchful=True,
         )
         with threads_for(surveyed.schema):
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
@@ -367,7 +368,12 @@ class FittedTest:
         with one_bar(_TESTING, progress), open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(
-                pair, no_rows, schema=self.schema, scaling=self.scaling, design=self.spec.design
+                pair,
+                no_rows,
+                schema=self.schema,
+                scaling=self.scaling,
+                design=self.spec.design,
+                watchful=True,
             )
             with threads_for(self.schema):
                 return self._test(pair, surveyed, Generators(rng), resources)

@@ -159,18 +159,20 @@ def _predicted(
 ) -> tuple[dict[str, Any], _Words]:
     """Power at the present sizes and rows that it takes for another, as JSON has them."""
     from .._insight.power import predict_power
+    from .._insight.prediction import rows_or
 
     predicted = predict_power(result)
-    n, m = result.sizes
+    n, m = predicted.sizes
     ratio = m / n
     # A test that trains needs more rows than it tests, in the same proportion as here.
     share = 1.0
     if result.train_sizes is not None:
-        share += sum(result.train_sizes) / (n + m)
+        share += sum(result.train_sizes) / sum(result.sizes)
     numbers = predicted.to_dict(power, alpha)
     needed = numbers.pop("needed")
     ends = numbers.pop("needed_interval")
     return {
+        "unit": rows_or(predicted.unit),
         "tested": numbers.pop("sizes"),
         "learned": None if result.train_sizes is None else list(result.train_sizes),
         **numbers,
@@ -201,7 +203,8 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
     if tested is None:
         least = "" if low is None else f"; it takes at least {both(low)} to test"
         return (
-            f"No number of rows is known to give power {wanted:g}{least}: {words.no_difference}, "
+            f"No number of {record['unit']} is known to give power {wanted:g}{least}: "
+            f"{words.no_difference}, "
             "so there may be nothing to find."
         )
     if high is None:
@@ -211,7 +214,8 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
     learned = ""
     if record["learned"] is not None:
         learned = f", {both(record['needed_rows'])} with those to learn from"
-    return f"Power {wanted:g} takes {both(tested)} rows to test{learned} ({between})."
+    unit = record["unit"]
+    return f"Power {wanted:g} takes {both(tested)} {unit} to test{learned} ({between})."
 
 
 def _prospects(record: Mapping[str, Any]) -> str:
@@ -219,6 +223,7 @@ def _prospects(record: Mapping[str, Any]) -> str:
     low, high = record["power_interval"]
     tested = both(record["tested"])
     return (
-        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to "
+        f"Testing {tested} {record['unit']}, as here, has power {record['power']:.2f} "
+        f"({low:.2f} to "
         f"{high:.2f}) at alpha = {record['alpha']:g}."
     )

@@ -258,13 +258,16 @@ class Spectral(Statistic):
         return Effect(power=power)
 
     def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted | None:
-        if prepared.bins.usual_sizes is not None:
-            return None  # a difference is planted into rows that are independent
+        bins = prepared.bins
+        if bins.cells is not None:
+            return None  # a difference within cells is another one
+        # Where units move, it is their number that counts, and theory knows nothing of them.
+        units = None if bins.usual_sizes is None else bins.moving
         in_x = prepared.bins.in_x(shuffles)
         observed = prepared.in_x()
         stacks = []
         for stack, kind in prepared.stacks_and_kinds():
-            planted = stack.planted(kind, in_x, observed, prepared.sizes)
+            planted = stack.planted(kind, in_x, observed, prepared.sizes, units)
             stacks.append(planted)
         return Planted(stacks, prepared.shares)
 

@@ -116,11 +116,12 @@ class PreparedStack:
         labellings: Tensor,
         observed: Tensor,
         sizes: tuple[int, int],
+        units: int | None = None,
     ) -> PlantedStack:
         """Its rows over (B, S) labellings, with what (S,) the observed one shows planted into each.
 
         Of many rows those that speak loudest are planted. The others stay as they are without a
-        difference.
+        difference. `units` is how many units move, where these are not points.
         """
         n, m = sizes
         points = n + m
@@ -130,7 +131,7 @@ class PreparedStack:
         scales = torch.full((len(labellings),), scale, dtype=torch.float64)
         parts = [self.evaluate(part, scales[: len(part)]) for part in some]
         noise = torch.cat(parts, 1)  # (rows, B)
-        mean, variance = moments_of(noise, self.expected(scale))
+        mean, variance = moments_of(noise, self.expected(scale) if units is None else None)
         surprises = gamma_surprise(noise, mean, variance)
         values = self.evaluate(observed[None], scales[:1])  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
@@ -138,7 +139,7 @@ class PreparedStack:
         is_finite = self._rows_with_finite_lambda()
         explained = inner_share * mean[:, 0]  # the share of random labels, for finite lambdas
         few_explained = explained < _MOST_EXPLAINED
-        few_axes = self._rows_with_few_axes(points)
+        few_axes = self._rows_with_few_axes(points if units is None else units)
         can_be = torch.where(is_finite, few_explained, few_axes)
         loud, quiet = _by_loudness(of_observed, can_be)
         others = torch.zeros(len(labellings), dtype=torch.float64)
