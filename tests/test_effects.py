@@ -390,3 +390,83 @@ def test_the_page_gives_what_it_shows():
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     results = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert results.attempted > 5 and results.failed == 0
+
+
+# Regions, rows and summaries.
+
+
+@pytest.fixture(scope="module")
+def moved():
+    """Among the young, those who work long have become more."""
+    rng = np.random.default_rng(3)
+
+    def people(size, share):
+        age = rng.uniform(18, 70, size)
+        long = (age < 30) & (rng.random(size) < share)
+        hours = np.where(long, rng.uniform(50, 60, size), rng.uniform(20, 40, size))
+        return pl.DataFrame({"age": age, "hours": hours, "z": rng.normal(size=size)})
+
+    tables = people(900, 0.1), people(800, 0.7)
+    return twosample.two_sample_test(*tables, "spectral", permutations=99, rng=0)
+
+
+def test_regions_are_counted_on_other_rows(moved):
+    region = moved.regions[0]
+    assert region.sizes == (450, 400)  # the halves that did not find it
+    assert "hours >=" in region.rule and region.after > 3 * region.before
+    low, high = region.interval
+    assert 0 < low < region.after - region.before < high
+    assert region.sentence() == f"{region.rule}: " + (
+        f"{100 * region.before:.1f} % -> {100 * region.after:.1f} %"
+    )
+    assert region.to_dict()["rule"] == region.rule
+
+
+def test_no_regions_where_nothing_is_found():
+    X, Y = shifted(60, 60, 0.0)
+    result = twosample.two_sample_test(X, Y, "spectral", permutations=19, rng=0)
+    assert not result.reject() and result.regions == ()
+
+
+def test_a_summary_can_be_pasted(moved, by_column):
+    text = moved.summary(("May", "June"))
+    assert text.startswith("May and June differ (p = 0.010, spectral on 900 + 800 rows).")
+    assert "AUC of" in text and "hours >=" in text
+    table = by_column[0].summary(markdown=True)
+    assert "| column | what changed | effect | adjusted p |" in table
+    assert "new level 'Robot'" in table and table.startswith("**X and Y differ")
+    X, Y = shifted(60, 60, 0.0, seed=4)
+    nothing = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
+    assert "No difference found between X and Y" in nothing.summary()
+    assert "would have been found with power 0.8" in nothing.summary()
+
+
+def test_markdown_is_not_ended_by_names():
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame({"a|b*": rng.normal(size=100), "c": rng.normal(size=100)})
+    Y = pl.DataFrame({"a|b*": rng.normal(2, 1, 100), "c": rng.normal(size=100)})
+    result = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
+    line = next(line for line in result.summary(markdown=True).splitlines() if "a" in line[:4])
+    assert line.startswith("| a\\|b\\* |")
+
+
+def test_a_notebook_shows_the_report(moved):
+    shown = moved.report()
+    inline = shown._repr_html_()
+    assert inline.startswith("<iframe srcdoc=") and "<script" not in inline  # all of it is escaped
+    assert "Every column, in X and in Y" in shown.html and "Regions" in shown.html
+    assert len(repr(shown)) < 100
+
+
+def test_telling_rows_are_not_all_alike():
+    from twosample._insight.explain import TellingRow
+    from twosample._show.changes import diverse
+
+    def row(number, value, weight):
+        return TellingRow(number, weight, 0.1, {"x": value, "kind": "a"}, None)
+
+    alike = [row(k, 1.0 + k / 1000, 5.0) for k in range(8)]
+    rows = [*alike, row(8, 9.0, 4.0), row(9, -9.0, 4.0)]
+    chosen = {each.row for each in diverse(rows, 3)}
+    assert chosen == {0, 8, 9}
+    assert diverse(rows[:2], 3) == rows[:2]

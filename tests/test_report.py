@@ -647,6 +647,22 @@ def test_another_level_changes_verdict_threshold_and_columns(opened, nasty):
     )
 
 
+def test_columns_can_be_found_and_sorted(opened):
+    page = opened("table")
+    names = "[...document.querySelectorAll('#changes > details')].filter(card => !card.hidden).map(card => card.dataset.name)"
+    everything = page.evaluate(names)
+    assert len(everything) == 9
+    page.evaluate("(find.value = 'KIND', find.dispatchEvent(new Event('input')), document.title)")
+    assert page.evaluate(names) == ["kind"]
+    assert page.evaluate("document.getElementById('found').textContent") == "1 of 9 columns"
+    page.evaluate("(find.value = '', find.dispatchEvent(new Event('input')), document.title)")
+    page.evaluate(
+        "(order.value = 'name', order.dispatchEvent(new Event('change')), document.title)"
+    )
+    assert sorted(page.evaluate(names)) == sorted(everything)
+    assert page.evaluate("document.querySelectorAll('#changes svg').length") == 9
+
+
 def test_light_and_dark_can_be_chosen(opened):
     page = opened("plane", dark=True)
     grounds = []
