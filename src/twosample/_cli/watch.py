@@ -14,14 +14,20 @@ import typer
 from ..errors import InputError
 from .console import sentences
 from .files import (
+    Decimal,
     Drop,
+    Encoding,
     Groups,
     Keep,
+    NoHeader,
     NoLimit,
     Resize,
+    Separator,
+    Sheet,
     Strata,
     Types,
     columns_from,
+    layout_from,
     read_options_from,
 )
 from .shared import Alpha, AsJson, Quiet, Report, Seed, finite, seed_or_new, shows_progress
@@ -161,6 +167,11 @@ def run(
     drop: Drop = None,
     types: Types = None,
     missing: MissingIn = "indicator",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     groups: Groups = None,
@@ -199,7 +210,12 @@ def run(
                 writable(path)
         rules = columns_from(keep, drop, types, missing)
         options = read_options_from(
-            rules, resize=resize, unlimited=no_limit, stream=False, progress=shows_progress(quiet)
+            rules,
+            layout_from(separator, decimal, encoding, no_header, sheet),
+            resize=resize,
+            unlimited=no_limit,
+            stream=False,
+            progress=shows_progress(quiet),
         )
         with locked(state):
             watch = _opened(
