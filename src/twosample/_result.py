@@ -398,6 +398,7 @@ class TwoSampleResult:
         rng: RNGLike | None = None,
     ) -> InlineReport: ...
 
+    @takes_rng
     def report(
         self,
         path: str | Path | None = None,
