@@ -359,7 +359,6 @@ class TwoSampleResult:
 
         return predict_power(self)
 
-    @takes_rng
     def summary(
         self,
         names: tuple[str, str] | None = None,
