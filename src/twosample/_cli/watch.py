@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,7 @@ from .files import (
     layout_from,
     read_options_from,
 )
-from .shared import Alpha, AsJson, Quiet, Report, Seed, finite, seed_or_new, shows_progress
+from .shared import Alpha, AsJson, Quiet, Report, Seed, json_text, seed_or_new, shows_progress
 
 if TYPE_CHECKING:
     from .._files.opening import ReadOptions
@@ -386,7 +385,7 @@ def _show(
             "report": report,
             "new": [record.to_dict() for record in records],
         }
-        typer.echo(json.dumps(finite(answer), allow_nan=False))
+        typer.echo(json_text("watch", answer))
         return
     verdict = "no alarm"
     if watch.alarm:
