@@ -99,6 +99,14 @@ def test_json_of_a_comparison(folder):
         assert set(sample) <= set(SCHEMA["$defs"]["sample"]["properties"])
 
 
+def test_json_of_a_watch(folder):
+    words = ["watch", "shop.watch", "again.csv", "--reference", "same.csv", "--seed", "0"]
+    found = validated("watch", call(*words, "--witness", "columns", "--json").stdout)
+    (batch,) = found["new"]
+    described = SCHEMA["$defs"]["watch"]["properties"]["new"]["items"]["properties"]
+    assert set(batch) == set(described)
+
+
 @pytest.mark.parametrize("method", ["mmd-median", "spectral"])
 def test_json_of_a_plan(folder, method):
     words = ["plan", "same.csv", "other.csv", *QUICK, "--json", "--method", method]

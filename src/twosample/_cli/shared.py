@@ -126,7 +126,8 @@ def options(
     \b
     Exit status:
       0    there is a verdict, whatever it is
-      1    samples differ (with --fail-on-reject or --exit-by-verdict only), or `watch` alarms
+      1    samples differ (with --fail-on-reject or --exit-by-verdict only), or
+           'watch' has an alarm
       2    there is none, or a file that was asked for could not be written
       3    it is undecided (with --exit-by-verdict only)
       130  interrupted (Ctrl-C)
