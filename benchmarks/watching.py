@@ -4,7 +4,7 @@
     python benchmarks/watching.py detect [--seconds 600]    streams with a difference, and what a fixed-n test needs
     python benchmarks/watching.py schedule [--seconds 600]  30 looks: Watch, a Schedule, a test every day
     python benchmarks/watching.py kill [--kills 200]        kill -9 at random moments, then compare to the bit
-    python benchmarks/watching.py time                      100 batches of 10,000 rows x 10 columns
+    python benchmarks/watching.py time [--rows 10000] [--batches 100]    batches of 10 columns
     python benchmarks/watching.py table [--write]           from the stored results; --write puts them into the docs
 
 Every stream has a seed of its own, and is one line in results/watching.jsonl. A run goes on where
@@ -438,8 +438,9 @@ def run_time(batches=100, rows=10_000, columns=10):
         watch.update(X, Y)
         seconds.append(round(time.process_time() - began, 3))
         sizes.append(len(as_bytes(watch)))
-    line = {"what": "time", "rows": rows, "columns": columns, "seconds": seconds}
-    append(STORE, {**line, "state_bytes": sizes, **stamp()})
+        if len(seconds) % 10 == 0:  # so that little is lost when it is stopped
+            line = {"what": "time", "rows": rows, "columns": columns, "seconds": seconds}
+            append(STORE, {**line, "state_bytes": sizes, **stamp()})
 
 
 # Tables
@@ -577,20 +578,25 @@ def draw_schedule(records):
 
 def time_table(records):
     lines = [
-        "| rows of each sample | columns | batches | CPU s a batch: 1-10 | 11-20 | 91-100 | state after 20 batches | after 100 |",
+        "| rows of each sample | columns | batches | CPU s a batch: the first tenth | the second | the last | state after the second tenth | at the end |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    timed = [record for record in records if record["what"] == "time"]
-    for record in timed[-1:]:
+    timed = {record["rows"]: record for record in records if record["what"] == "time"}
+    for record in timed.values():
         seconds = record["seconds"]
-        parts = [seconds[:10], seconds[10:20], seconds[-10:]]
+        tenth = max(1, len(seconds) // 10)
+        parts = [seconds[:tenth], seconds[tenth : 2 * tenth], seconds[-tenth:]]
         cells = " | ".join(f"{statistics.mean(each):.2f}" for each in parts)
         sizes = record["state_bytes"]
-        states = f"{sizes[min(19, len(sizes) - 1)] / 1e6:.1f} MB | {sizes[-1] / 1e6:.1f} MB"
+        states = f"{sizes[2 * tenth - 1] / 1e6:.2f} MB | {sizes[-1] / 1e6:.2f} MB"
         lines.append(
             f"| {record['rows']:,} | {record['columns']} | {len(seconds)} | {cells} | {states} |"
         )
-        lines += ["", f"{record['processor']}, one thread, load {record['load']}."]
+    for record in list(timed.values())[-1:]:
+        lines += [
+            "",
+            f"{record['processor']}, one thread, on a busy machine (load {record['load']}).",
+        ]
     return "\n".join(lines)
 
 
@@ -645,6 +651,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--batches", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--only", nargs="*", help="witnesses, or changes")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
@@ -657,6 +664,6 @@ if __name__ == "__main__":
     elif arguments.what == "kill":
         run_kill(arguments.kills)
     elif arguments.what == "time":
-        run_time(arguments.batches)
+        run_time(arguments.batches, arguments.rows)
     else:
         show(arguments.write)
