@@ -632,6 +632,61 @@ def test_power_of_pairs_is_refused():
         result.predict_power()
 
 
+# Weights
+
+
+def shifted_ages(rng, rows: int) -> tuple[np.ndarray, np.ndarray, tuple]:
+    """Y has more of the old, by a ratio that is known; at each age nothing differs."""
+    age_x, age_y = rng.random(rows), np.sqrt(rng.random(rows))  # densities 1 and 2 a
+    X, Y = (np.column_stack([age, age + rng.normal(size=rows)]) for age in (age_x, age_y))
+    return X, Y, (age_x, np.ones(rows))  # 2 a over its largest value: a chance
+
+
+def test_a_known_shift_does_not_count():
+    runs = 30
+    plain = weighted = 0
+    for seed in range(runs):
+        X, Y, weights = shifted_ages(np.random.default_rng(seed), 120)
+        test = twosample.mmd_median(permutations=99)
+        plain += twosample.two_sample_test(X, Y, test, rng=seed).reject(0.05)
+        weighted += twosample.two_sample_test(X, Y, test, weights=weights, rng=seed).reject(0.05)
+    assert plain > runs / 2
+    assert weighted <= binom(runs, 0.05).isf(1e-4)
+
+
+def test_weights_keep_rows_by_chance_with_all_that_is_known_of_them():
+    X, Y = table(30, 10, 0).drop(columns="site"), table(30, 10, 1, 50).drop(columns="site")
+    groups = (X.pop("who"), Y.pop("who"))
+    X["w"], Y["w"] = 0.5, 2.0
+    result = twosample.two_sample_test(X, Y, "mmd-median", weights="w", groups=groups, rng=0)
+    assert result.sizes[1] == 300 and 110 <= result.sizes[0] <= 190
+    assert result.design.startswith("30 + 30 groups; weights kept ")
+    assert [column.name for column in result.fitted.schema.columns] == ["a", "b"]
+    again = twosample.two_sample_test(X, Y, "mmd-median", weights="w", groups=groups, rng=0)
+    assert result.pvalue == again.pvalue
+    rows = result.samples.rows[0]
+    assert len(rows) == result.sizes[0] and int(rows.max()) > len(rows)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (([1.0, -1.0] * 10, [1.0] * 20), "the weights of X are not all numbers from 0 on"),
+        (([0.0] * 20, [1.0] * 20), "all weights of X are 0"),
+        (([1.0] * 3, [1.0] * 20), "has 20 rows"),
+    ],
+)
+def test_wrong_weights_are_refused(weights, words):
+    with pytest.raises(InputError, match=words):
+        twosample.two_sample_test(np.ones((20, 2)), np.ones((20, 2)), weights=weights)
+
+
+def test_a_stream_has_no_weights():
+    stream = twosample.Stream.batches([np.ones((20, 2))])
+    with pytest.raises(InputError, match="X is a stream"):
+        twosample.two_sample_test(stream, np.ones((20, 2)), weights=([1] * 20, [1] * 20))
+
+
 # Signs of dependence
 
 

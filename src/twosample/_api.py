@@ -10,9 +10,10 @@ from typing import Any
 from ._calibration import PairSwap, Permutation
 from ._checks import check_tolerance
 from ._data.columns import Columns
+from ._data.weights import weighed
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
-from ._random import RNGLike, takes_rng
+from ._random import Generators, RNGLike, takes_rng
 from ._result import TwoSampleResult
 from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError
@@ -35,6 +36,7 @@ def two_sample_test(
     blocks: int | str | Blocks | None = None,
     strata: Key | None = None,
     pairs: Key | None = None,
+    weights: Key | None = None,
     tolerance: Mapping[str, float] | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
@@ -75,6 +77,12 @@ def two_sample_test(
     blocks
         For series, in the order of time: contiguous blocks of at least so many rows move together;
         "auto" finds the length in the data.
+    weights
+        For rows that are to count more or less, as in a survey, or where a shift is known and
+        should not count: a column, or a pair of arrays. Each row is kept with a chance proportional
+        to its weight, so that what is tested are draws from the weighted distributions. Weights up
+        to 1 are chances, and the test is exact; others are divided by the largest in their sample,
+        which is exact in the limit only. Not for streams.
     tolerance
         The difference that does not matter, by its unit: {"auc": 0.55}, an AUC with which rows of X
         and Y may be told apart; {"spread": 0.1}, how far the values of any column may move, in its
@@ -104,11 +112,20 @@ def two_sample_test(
     True
     """
     design = design_from(groups, blocks, strata, pairs)
+    words = None
+    if weights is not None:
+        generators = Generators(rng)
+        if generators.seed is not None:
+            rng = generators.seed  # the one that was drawn, where none was given
+        X, Y, design, words = weighed(X, Y, weights, design, generators.torch("weights"))
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
         X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
     )
+    if words is not None:
+        moved = "" if result.design is None else f"{result.design}; "
+        result = dataclasses.replace(result, design=f"{moved}{words}")
     return result if margins is None else dataclasses.replace(result, tolerance=margins)
 
 

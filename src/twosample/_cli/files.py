@@ -131,6 +131,14 @@ Pairs = Annotated[
     ),
 ]
 
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Keep each row with a chance proportional to this column, which is not tested.",
+    ),
+]
+
 
 def design_options(
     groups: str | None, blocks: str | None, strata: str | None, pairs: str | None

@@ -32,22 +32,21 @@ def codes_for(design: Design, x: Described, y: Described) -> list[Codes]:
     return [_codes(key, x, y) for key in design.keys]
 
 
-def _codes(key: Key, x: Described, y: Described) -> Codes:
+def row_values(key: Key, place: int, sample: Described) -> NDArray[Any]:
+    """The values of a key for the rows of one sample, X (`place` 0) or Y, that are used."""
     if isinstance(key, str):
-        of_x = _column(key, x)
-        of_y = _column(key, y)
-        name = f"column '{key}'"
-    elif len(key) == 2:
-        of_x = _array(key[0], x)
-        of_y = _array(key[1], y)
-        name = "the array that was given"
-    else:
-        raise InputError(
-            "this test was fitted with arrays that say which rows belong together, and other rows "
-            "need their own; give (values for the rows of X, values for the rows of Y) again."
-        )
-    of_x = _used(of_x, x, name)
-    of_y = _used(of_y, y, name)
+        return _used(_column(key, sample), sample, f"column '{key}'")
+    if len(key) == 2:
+        return _used(_array(key[place], sample), sample, "the array that was given")
+    raise InputError(
+        "this test was fitted with arrays that say which rows belong together, and other rows "
+        "need their own; give (values for the rows of X, values for the rows of Y) again."
+    )
+
+
+def _codes(key: Key, x: Described, y: Described) -> Codes:
+    of_x = row_values(key, 0, x)
+    of_y = row_values(key, 1, y)
     numbers = _numbered(np.concatenate(_comparable(of_x, of_y)))
     return numbers[: len(of_x)], numbers[len(of_x) :]
 

@@ -50,12 +50,15 @@ class Source:
         Which rows of the file these are; None for all of them, in order.
     place
         Row of the file -> what messages call it, such as "line 18"; None for "row 16".
+    command_line
+        Whether messages speak of the options of the command line.
     """
 
     data: Any
     name: str
     rows: NDArray[np.int64] | None = None
     place: Callable[[int], str] | None = None
+    command_line: bool = True
 
     def __len__(self) -> int:
         return len(self.data)
@@ -95,7 +98,7 @@ class Origin:
 
     def asks(self, field: str, value: str, column: str = "") -> str:
         """How the user asks for something that `Columns` offers."""
-        if self.source is not None:
+        if self.source is not None and self.source.command_line:
             # In quotes where a shell needs them, for a name may be anything.
             if field == "kinds":
                 return f"--type {shlex.quote(f'{column}={value}')}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,6 +59,15 @@ class Design(ABC):
     def columns(self) -> tuple[str, ...]:
         """The columns that it takes its keys from; they are not tested."""
         return tuple(key for key in self.keys if isinstance(key, str))
+
+    def taken(self, rows_x: Any, rows_y: Any) -> Design:
+        """The same for some of the rows: of arrays the values of these."""
+        changes: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]  # designs are dataclasses
+            value = getattr(self, field.name)
+            if isinstance(value, tuple) and len(value) == 2:
+                changes[field.name] = (np.asarray(value[0])[rows_x], np.asarray(value[1])[rows_y])
+        return replace(self, **changes) if changes else self  # type: ignore[type-var]
 
     def without_arrays(self) -> Design:
         """The same for other rows: arrays that belong to these are left open."""
