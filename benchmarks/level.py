@@ -186,6 +186,7 @@ CASES = {
     "c2st-l, scikit-learn 60+24": Case(
         twosample.c2st_l(classifier=LogisticRegression(), permutations=99), "gaussian", (60, 24)
     ),
+    "c2st-trees gaussian 60+40": Case(twosample.c2st_trees(permutations=99), "gaussian", (60, 40)),
     "c2st-s, scikit-learn 60+24": Case(
         twosample.c2st_s(classifier=LogisticRegression(), permutations=99),
         "gaussian",

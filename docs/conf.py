@@ -42,6 +42,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "twosample"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["../src/twosample/_cli/output.v1.json"]  # at an address that stays
 html_copy_source = False
 html_show_sourcelink = False
 html_sidebars: dict[str, list[str]] = {

@@ -3,6 +3,8 @@ between methods."""
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,6 +101,24 @@ def test_one_seed_one_answer_with_a_random_classifier():
     assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
 
 
+def test_trees_by_name_are_boosted_ones_of_scikit_learn():
+    test = twosample.c2st_trees(permutations=99, train_fraction=0.4)
+    spelled = twosample.c2st_l(
+        classifier=HistGradientBoostingClassifier(), permutations=99, train_fraction=0.4
+    )
+    by_name = test.run(*normals(shift=1.0), rng=0)
+    assert by_name.statistic == spelled.run(*normals(shift=1.0), rng=0).statistic
+    assert by_name.method == "c2st-trees"
+    one_sided = twosample.c2st_trees(alternative="greater", permutations=99)
+    assert one_sided.run(*normals(shift=2.0), rng=0).pvalue == 0.01
+
+
+def test_trees_without_scikit_learn_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(twosample.MissingDependency, match=r"pip install 'twosample\[sklearn\]'"):
+        twosample.two_sample_test(*normals(), "c2st-trees")
+
+
 def test_a_table_of_mixed_columns():
     rng = np.random.default_rng(0)
 
@@ -113,7 +133,7 @@ def test_a_table_of_mixed_columns():
             }
         )
 
-    test = twosample.c2st_l(classifier=HistGradientBoostingClassifier(max_iter=30))
+    test = twosample.c2st_trees()
     assert test.run(table(300, 0.3), table(250, 0.6), rng=0).pvalue <= 0.01
     assert test.run(table(300, 0.3), table(250, 0.3), rng=0).pvalue > 0.01
 

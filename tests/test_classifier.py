@@ -124,7 +124,8 @@ def test_accuracy_and_auc_are_in_the_result(method):
     result = twosample.METHODS[method](steps=200, permutations=99).run(X, Y, rng=0)
     assert result.pvalue == 0.01
     assert result.effect.accuracy > 0.8 and result.effect.auc > 0.9
-    assert twosample.mmd_median().run(X, Y, rng=0).effect.accuracy is None
+    # A test without a classifier has the numbers of its witness.
+    assert twosample.mmd_median().run(X, Y, rng=0).effect.accuracy > 0.8
 
 
 def test_parts_that_do_not_fit_say_what_to_use():
@@ -210,3 +211,32 @@ def test_equal_points_are_embedded_once(columns):
     assert torch.equal(torch.cat(seen)[embedded[:, 0]], points)
     (alone,) = embed_distinct(embed, torch.ones(5, 2))  # two, or none could be normalised
     assert len(seen[-1]) == 2 and alone.tolist() == [[0]] * 5
+
+
+def pictures(count: int, strength: float, seed: int) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=(count, 12, 12))
+    return noise + strength * np.sin(np.arange(12))
+
+
+def test_training_stops_when_every_training_point_is_told_apart():
+    X, Y = pictures(60, 0.0, 0), pictures(50, 1.0, 1)
+    result = twosample.c2st_l(permutations=99).run(X, Y, rng=0)
+    assert result.training.steps < 200  # of a thousand
+    assert "nothing left to learn" in result.training.stopped
+    assert min(result.training.objective[-20:]) < -1e-9 and result.pvalue == 0.01
+
+
+def test_with_a_constant_schedule_it_takes_all_its_steps():
+    X, Y = pictures(30, 0.0, 0), pictures(30, 3.0, 1)
+    learning = {"steps": 60, "learning_rate": 1e-2}
+    stopped = twosample.c2st_l(permutations=19, **learning).run(X, Y, rng=0)
+    published = twosample.c2st_l(permutations=19, schedule="constant", **learning)
+    assert stopped.training.steps < 60
+    assert published.run(X, Y, rng=0).training.steps == 60
+
+
+def test_a_classifier_that_cannot_tell_points_apart_goes_on():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(300, 1)), rng.normal(size=(300, 1))
+    result = twosample.c2st_l(permutations=19, steps=100).run(X, Y, rng=0)
+    assert result.training.steps == 100

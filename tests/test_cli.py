@@ -71,12 +71,13 @@ def test_samples_that_differ(folder):
     done = call("test", "same.csv", "other.csv", *QUICK)
     first, *rest = done.stdout.splitlines()
     assert first == "The samples differ: p = 0.010, at most alpha = 0.05."
-    assert [line.split()[0] for line in rest] == ["X", "Y", "method", "statistic", "seed"]
-    assert "same.csv, 60 rows" in rest[0]
-    assert "other.csv, 60 rows" in rest[1]
+    assert rest[0].split(maxsplit=1) == ["samples", "same.csv, 60 rows"]
+    assert rest[1].strip() == "other.csv, 60 rows"
+    assert [line.split()[0] for line in rest[2:]] == ["method", "statistic", "effect", "seed"]
     assert "mmd-median" in rest[2]
     assert "99" in rest[3]
-    assert rest[4].split() == ["seed", "0"]
+    assert "AUC" in rest[4]
+    assert rest[5].split() == ["seed", "0"]
     assert done.stderr == ""
 
 

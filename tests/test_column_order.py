@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::twosample.InputWarning")
 
 def quick(method: str) -> twosample.TwoSampleTest:
     test = twosample.METHODS[method](permutations=19)
-    if test.learning is None:
+    if test.learning is None or method == "c2st-trees":  # which takes no steps
         return test
     return replace(test, learning=replace(test.learning, steps=5))
 

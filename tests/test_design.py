@@ -33,7 +33,7 @@ from twosample import (
 )
 from twosample._calibration import _cut_units
 from twosample._cli.main import build
-from twosample._design import block_length
+from twosample._design import Look, block_length, signs_of_dependence
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
 RNG = np.random.default_rng(7)
@@ -599,6 +599,89 @@ def test_the_default_trains_only_where_there_are_enough_units():
 
 def test_one_labelling_is_not_many():
     assert Units.of((torch.arange(3), torch.arange(4))).labellings() == math.comb(7, 3)
+
+
+# Power in units
+
+
+def grown(subjects: int, seed: int) -> tuple[np.ndarray, np.ndarray, tuple]:
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(subjects), 8)
+    X, Y = (rng.normal(size=(subjects, 2))[who] + rng.normal(size=(len(who), 2)) for _ in "XY")
+    return X, Y + 0.9, (who, who + 1000)
+
+
+@pytest.mark.parametrize("method", ["mmd-median", pytest.param("spectral", marks=pytest.mark.slow)])
+def test_power_is_predicted_in_units(method):
+    def tested(subjects, seed):
+        X, Y, groups = grown(subjects, seed)
+        return twosample.two_sample_test(X, Y, method, groups=groups, permutations=99, rng=seed)
+
+    plans = [tested(20, seed).predict_power() for seed in range(12)]
+    assert plans[0].sizes == (20, 20) and plans[0].unit == "groups"
+    assert "20 + 20 groups" in str(plans[0])
+    found = np.mean([tested(12, 100 + seed).reject(0.05) for seed in range(25)])
+    # Each prediction is as uncertain as one test, so they are compared on average.
+    assert np.mean([plan.power(12) for plan in plans]) == pytest.approx(found, abs=0.3)
+
+
+def test_power_of_pairs_is_refused():
+    X, Y, keys = before_and_after(np.random.default_rng(0))
+    result = twosample.two_sample_test(X, Y, "mmd-median", **keys, rng=0)
+    with pytest.raises(IncompatibleParts, match="this test moved 30 pairs"):
+        result.predict_power()
+
+
+# Signs of dependence
+
+
+def warned(X, Y) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        twosample.two_sample_test(X, Y, "mmd-median", permutations=19, rng=0)
+    return " ".join(str(each.message) for each in caught)
+
+
+def test_a_series_is_noticed_and_a_design_ends_the_matter():
+    X, Y = autoregression(300, 0.5, 0), autoregression(300, 0.5, 1)
+    assert "neighbouring rows resemble each other" in warned(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        twosample.two_sample_test(X, Y, "mmd-median", blocks=20, permutations=19, rng=0)
+
+
+def test_a_column_of_subjects_is_noticed():
+    said = warned(table(30, 10, 0).drop(columns="site"), table(30, 10, 1).drop(columns="site"))
+    assert "say so with groups='who'" in said
+
+
+def looked_at(draw, runs: int) -> int:
+    found = 0
+    for seed in range(runs):
+        x, y = draw(np.random.default_rng(seed))
+        names = [str(place) for place in range(x.shape[1])]
+        found += signs_of_dependence([Look("X", x, names), Look("Y", y, names)]) is not None
+    return found
+
+
+def test_dependence_is_found_and_independence_left_alone():
+    def series(rng):
+        return autoregression(300, 0.5, rng.integers(2**31)), rng.normal(size=(300, 1))
+
+    def independent(rng):
+        counts = rng.integers(0, 12, size=(300, 3)).astype(float)
+        return np.hstack([rng.standard_t(2, size=(300, 3)), counts]), rng.normal(size=(80, 6))
+
+    assert looked_at(series, 50) >= 45
+    assert looked_at(independent, 100) == 0
+
+
+def test_rows_that_somebody_sorted_say_nothing():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 40, size=(300, 1)).astype(float)
+    z = np.hstack([z, z + rng.normal(size=(300, 1))])
+    z = z[z[:, 0].argsort()]
+    assert signs_of_dependence([Look("X", z[:, :1], ["a"])]) is None
 
 
 # The command line

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 from scipy.stats import binom, permutation_test
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import twosample
 from twosample import (
@@ -46,6 +47,7 @@ QUICK = {
     "scf": {"frequencies": 2, "steps": 20, "restarts": 1},
     "c2st-s": {"steps": 60},
     "c2st-l": {"steps": 60},
+    "c2st-trees": {},
 }
 
 
@@ -325,9 +327,10 @@ def test_trained_result_to_dict_has_the_log():
 
 
 def test_repr_of_a_test_is_code():
+    names = {**vars(twosample), "HistGradientBoostingClassifier": HistGradientBoostingClassifier}
     for method in METHODS:
         test = METHODS[method]()
-        assert repr(eval(repr(test), vars(twosample))) == repr(test)
+        assert repr(eval(repr(test), names)) == repr(test)
 
 
 # ------------------------------------------------------------ errors

@@ -149,10 +149,11 @@ def test_the_words_for_a_test_that_finds_nothing():
 
 
 def test_a_verdict_that_columns_do_not_overrule(both):
-    unsure = dataclasses.replace(both, pvalue=0.2)
-    notes = " ".join(unsure.explain(rng=0).notes)
-    assert "What is found there is not its verdict." in notes
-    assert "not its verdict" not in " ".join(both.explain(rng=0).notes)
+    unsure = dataclasses.replace(both, pvalue=0.2).explain(rng=0)
+    assert both.explain(rng=0).reject() and not unsure.reject() and not unsure.reject_pairs()
+    assert min(column.adjusted for column in unsure.columns) == 0.2
+    by_themselves = dataclasses.replace(both, pvalue=0.2).explain(correction="none", rng=0)
+    assert by_themselves.reject()  # nothing was asked of p-values that are not adjusted
 
 
 def test_wide_tables_say_how_many_pairs_were_looked_at():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from ._calibration import PairSwap, Permutation
+from ._checks import check_tolerance
 from ._data.columns import Columns
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
@@ -33,6 +35,7 @@ def two_sample_test(
     blocks: int | str | Blocks | None = None,
     strata: Key | None = None,
     pairs: Key | None = None,
+    tolerance: Mapping[str, float] | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
 
@@ -72,6 +75,12 @@ def two_sample_test(
     blocks
         For series, in the order of time: contiguous blocks of at least so many rows move together;
         "auto" finds the length in the data.
+    tolerance
+        The difference that does not matter, by its unit: {"auc": 0.55}, an AUC with which rows of X
+        and Y may be told apart; {"spread": 0.1}, how far the values of any column may move, in its
+        spreads (of a category, the share of rows that may change); {"price": 0.1}, that of one
+        column; {"mmd": 0.05}. Then `result.verdict` is "differ" (by more), "equivalent" (within it)
+        or "undecided". The p-value stays as it is.
 
     Returns
     -------
@@ -96,7 +105,11 @@ def two_sample_test(
     """
     design = design_from(groups, blocks, strata, pairs)
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
-    return test.run(X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns)
+    margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
+    result = test.run(
+        X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
+    )
+    return result if margins is None else dataclasses.replace(result, tolerance=margins)
 
 
 def resolve(

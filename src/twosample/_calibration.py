@@ -46,6 +46,12 @@ class Calibrated:
     description: str
     prepared: Prepared
     shuffles: Shuffles  # the identity alone where nothing was shuffled
+    how: str = ""  # the description without what moved: "999 permutations"
+
+    @property
+    def in_short(self) -> str:
+        """What a reader needs of the description: how often was shuffled, or which law."""
+        return self.how or self.description
 
 
 class Calibration(ABC):
@@ -221,10 +227,10 @@ class Permutation(Calibration):
         else:
             how = f"{self.permutations} permutations"
         if points.units is None:
-            description = f"{how} of {_moved(bins, sum(points.sizes))}"
+            moved = _moved(bins, sum(points.sizes))
         else:
-            description = f"{how} of {_moved_units(bins, points.units)}"
-        return _counted(statistic, prepared, shuffles, points, enumerated, description)
+            moved = _moved_units(bins, points.units)
+        return _counted(statistic, prepared, shuffles, points, enumerated, how, moved)
 
     def _labellings(self, bins: Bins) -> int:
         ways = 1
@@ -303,8 +309,8 @@ class PairSwap(Calibration):
             how = f"all {len(shuffles)} swaps"
         else:
             how = f"{self.permutations} random swaps"
-        description = f"{how} of {bins.moving_x} {unit}"
-        return _counted(statistic, prepared, shuffles, points, enumerated, description)
+        moved = f"{bins.moving_x} {unit}"
+        return _counted(statistic, prepared, shuffles, points, enumerated, how, moved)
 
     def _are_few(self, pairs: int) -> bool:
         """Whether there are no more ways to swap than permutations were asked for."""
@@ -501,10 +507,12 @@ def _counted(
     shuffles: Shuffles,
     points: EmbeddedSamples,
     enumerated: bool,
-    description: str,
+    how: str,
+    moved: str,
 ) -> Calibrated:
     values = evaluated(statistic, prepared, shuffles, points.resources.memory)
     _check_finite(values)  # comparisons with NaN are all False, and p would be too small
+    description = f"{how} of {moved}"
     looked_at = statistic.describe(prepared)
     if looked_at:
         description += f", {looked_at}"
@@ -524,6 +532,7 @@ def _counted(
         description=description,
         prepared=prepared,
         shuffles=shuffles,
+        how=how,
     )
 
 

@@ -351,6 +351,17 @@ def area_under_curve(scores_x: Tensor, scores_y: Tensor) -> float:
     return mean / (2 * len(scores_y))
 
 
+def noncentrality_at_most(values: Tensor, degrees: Tensor, alpha: float) -> Tensor:
+    """Upper bounds, with error alpha, for the noncentrality of values of chi-squared laws.
+
+    The bound is the noncentrality with which a value so small has a chance of alpha; 0 where even
+    without any it is rarer.
+    """
+    bounds = scipy.special.chndtrinc(values.numpy(), degrees.numpy(), alpha)
+    rare = scipy.special.chdtr(degrees.numpy(), values.numpy()) <= alpha
+    return torch.from_numpy(np.where(rare, 0.0, bounds))
+
+
 def covariance_paired(h: Tensor) -> Tensor:
     """A with w'Aw = sigma^2 of sum_l w_l k_l, from the (n, L) means h of each kernel.
 

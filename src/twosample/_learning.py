@@ -50,7 +50,8 @@ class Learning:
     train_fraction
         The share of each sample to train on; the test sees only the rest.
     steps
-        Number of steps.
+        Number of steps. A classifier that tells all training points apart stops before; with a
+        constant schedule it takes them all.
     batch_size
         Points of each sample in a step; samples of one size that is no larger are used whole.
         Batches of more than 256 are made smaller where points have many values, such as pixels.
@@ -406,7 +407,18 @@ class _Run:
                         f"{step}"
                     )
                     return
+                if self._knows_enough():
+                    self.stopped = f"nothing left to learn, stopped at step {step}"
+                    return
             tick(f"J = {self.values[-1]:.3g}" if self.values else "")
+
+    def _knows_enough(self) -> bool:
+        """Whether the latest values are beyond what the objective calls enough."""
+        enough: float | None = getattr(self.learning.objective, "enough", None)
+        if enough is None or self.learning.schedule == "constant":
+            return False
+        latest = self.values[-CHECK_EVERY:]
+        return sum(latest) / len(latest) > enough
 
     def _step(self, optimiser: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
         self.representation.train()

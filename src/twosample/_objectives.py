@@ -38,7 +38,7 @@ _WIDTH_POINTS = 5000  # of each sample, for the grid of widths, which is linear 
 class Objective(Protocol):
     """A number that training pushes up, from a representation and a batch of each sample.
 
-    Any callable of this signature is an objective. It may say three more things about itself:
+    Any callable of this signature is an objective. It may say four more things about itself:
 
     `check(representation)`
         raises `IncompatibleParts` if it cannot train that representation, and says what can.
@@ -48,6 +48,9 @@ class Objective(Protocol):
         map from a grid on the objective itself.
     `trains_score = True`
         says that it trains the score of a classifier, before any kernel sees that score.
+    `enough`
+        a value beyond which nothing is left to learn: training stops when the mean of the latest
+        values is above it, unless its schedule is "constant".
     """
 
     @abstractmethod
@@ -264,6 +267,9 @@ class CrossEntropy(_OfKernels):
     """
 
     trains_score: ClassVar[bool] = True
+    # By then every training point has a probability near 1 of being where it is. More steps only
+    # make the scores larger. Networks on images are there after some sixty of a thousand steps.
+    enough: ClassVar[float] = -1e-3
 
     def check(self, representation: nn.Module) -> None:
         """Refuse a representation that has no score of its own."""

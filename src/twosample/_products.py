@@ -439,7 +439,7 @@ def block_and_row_sums(
         block_total = _zeros((count, count), device)
         row_total = _zeros(w.shape, device)
         pairs = list(itertools.combinations_with_replacement(groups, 2))
-        with bar("comparing", len(pairs), progress) as tick:
+        with bar("comparing rows", len(pairs), progress) as tick:
             for (a, b), (blocks, rows_a, rows_b) in zip(pairs, compared, strict=True):
                 blocks = blocks.to(device)
                 place = (a.bins[:, None], b.bins[None, :])

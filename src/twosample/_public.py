@@ -20,6 +20,7 @@ from ._featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
+from ._insight.changes import ColumnChange, LevelChange, PairChange
 from ._insight.column_tests import ColumnDifference
 from ._insight.comparing import Comparison, ComparisonInterrupted, compare
 from ._insight.explain import Explanation, TellingRow, explain, witness
@@ -31,6 +32,9 @@ from ._insight.power import (
     predict_power,
 )
 from ._insight.prediction import PlantedPower, PowerPlan
+from ._insight.smallest import SmallestDifference
+from ._insight.summaries import ColumnSummary
+from ._insight.tolerance import Decision, Margin
 from ._insight.where import PairDifference
 from ._kernels import (
     ARDGaussian,
@@ -54,6 +58,7 @@ from ._methods import (
     auto,
     c2st_l,
     c2st_s,
+    c2st_trees,
     me,
     mmd_agg,
     mmd_block,
@@ -86,6 +91,8 @@ from ._statistics import (
 )
 from ._two_sample import FittedTest, FollowUp, TwoSampleTest
 from ._views import Features, View, Views
+from ._watch.schedule import Schedule
+from ._watch.watch import Watch, WatchRecord
 from .errors import (
     ClusterError,
     IncompatibleParts,
@@ -123,13 +130,16 @@ __all__ = [
     "Calibration",
     "Classifier",
     "ClusterError",
+    "ColumnChange",
     "ColumnDifference",
+    "ColumnSummary",
     "Columns",
     "Comparison",
     "ComparisonInterrupted",
     "CompressedMMD",
     "ConvNet",
     "CrossEntropy",
+    "Decision",
     "DeepKernel",
     "Design",
     "Effect",
@@ -150,15 +160,18 @@ __all__ = [
     "Kernel",
     "Laplace",
     "Learning",
+    "LevelChange",
     "Linear",
     "Locations",
     "ManhattanLaplace",
+    "Margin",
     "MeanDiscrepancy",
     "MeanEmbedding",
     "MissingDependency",
     "Noncentrality",
     "Objective",
     "OnFeatures",
+    "PairChange",
     "PairDifference",
     "PairSwap",
     "Pairs",
@@ -171,9 +184,11 @@ __all__ = [
     "ResidualMLP",
     "Rows",
     "Samples",
+    "Schedule",
     "Several",
     "Sign",
     "SklearnClassifier",
+    "SmallestDifference",
     "SmallestRank",
     "SmoothCharacteristic",
     "SoftMaximum",
@@ -196,6 +211,8 @@ __all__ = [
     "UnknownOption",
     "View",
     "Views",
+    "Watch",
+    "WatchRecord",
     "WeightedSum",
     "ablation",
     "as_samples",
@@ -203,6 +220,7 @@ __all__ = [
     "block_sums",
     "c2st_l",
     "c2st_s",
+    "c2st_trees",
     "choose_split",
     "compare",
     "explain",

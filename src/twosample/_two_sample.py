@@ -39,9 +39,11 @@ from ._data.survey import (
     survey,
     training_rows,
 )
+from ._data.tables import count, told_apart
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
+from ._progress import one_bar
 from ._random import Generators, RNGLike, takes_rng
 from ._resources import DEFAULT_MEMORY, HERE, Resources
 from ._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
@@ -50,6 +52,7 @@ from ._threads import threads_for
 from .errors import InputError, InputWarning
 
 _LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
+_TESTING = {"": 1.0}  # a test by itself is one stage, which needs no name
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class TwoSampleTest:
         """
         resources = self._resources(progress, client)
         generators = Generators(rng)
-        with open_samples(X, Y, self.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
             result = self._run(pair, generators, device, resources, columns)
             if self.then is None or not self.then.suits(result.sizes_of_all, result.units):
                 return result
@@ -137,6 +140,7 @@ class TwoSampleTest:
             columns=columns,
             generator=generators.torch("quantiles"),
             design=self.design,
+            watchful=True,
         )
         with threads_for(surveyed.schema):
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
@@ -160,7 +164,7 @@ class TwoSampleTest:
         """
         resources = self._resources(progress)
         generators = Generators(rng)
-        with open_samples(X, Y, self.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
             # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
             surveyed = survey(
@@ -361,10 +365,15 @@ class FittedTest:
             other = replace(self, spec=replace(self.spec, design=design))
             return other.test(X, Y, rng=rng, progress=progress, client=client)
         resources = self.spec._resources(progress, client)
-        with open_samples(X, Y, self.spec.memory) as pair:
+        with one_bar(_TESTING, progress), open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
             surveyed = survey(
-                pair, no_rows, schema=self.schema, scaling=self.scaling, design=self.spec.design
+                pair,
+                no_rows,
+                schema=self.schema,
+                scaling=self.scaling,
+                design=self.spec.design,
+                watchful=True,
             )
             with threads_for(self.schema):
                 return self._test(pair, surveyed, Generators(rng), resources)
@@ -388,7 +397,7 @@ class FittedTest:
         resources: Resources,
     ) -> TwoSampleResult:
         """Test the rows that the survey did not pick."""
-        _check_sizes(*surveyed.tested)
+        _check_sizes(surveyed.tested, surveyed.names)
         representation = self._representation_for(resources)
         points = points_to_test(
             pair,
@@ -399,7 +408,8 @@ class FittedTest:
             device=_device_of(representation),
             resources=resources,
         )
-        return self._test_scaled(points, generators, resources)
+        result = self._test_scaled(points, generators, resources)
+        return replace(result, names=told_apart(*surveyed.names))
 
     def _representation_for(self, resources: Resources) -> nn.Module:
         if resources.workers is HERE or self._device().type == "cpu":
@@ -456,10 +466,12 @@ def _device_of(representation: nn.Module) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
-def _check_sizes(n: int, m: int) -> None:
-    if min(n, m) < 2:
-        name, size = ("X", n) if n < 2 else ("Y", m)
-        raise InputError(f"{name} has {size} row to test; a test needs at least 2 in each sample.")
+def _check_sizes(sizes: tuple[int, int], names: tuple[str, str] = ("X", "Y")) -> None:
+    for name, size in zip(names, sizes, strict=True):
+        if size < 2:
+            raise InputError(
+                f"{name} has {count(size, 'row')} to test; a test needs at least 2 in each sample."
+            )
 
 
 def choose_device(device: str) -> torch.device:

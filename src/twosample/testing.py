@@ -1,4 +1,7 @@
-"""The contracts of the parts, as checks that parts of your own can be put through.
+"""For test suites: an assertion about two samples, and the contracts of the parts.
+
+`assert_same_distribution(X, Y)` is for tests of your own data, simulators and generators. The rest
+are checks that parts of your own can be put through.
 
 A kernel, featurizer, view, statistic, objective or design of your own goes wherever ours do, if it
 keeps the contract of its kind. Each function here tries every clause of a contract on a part. It
@@ -45,6 +48,7 @@ from ._data.schema import Column, Schema
 from ._data.streams import held
 from ._data.survey import as_samples, every_row, survey
 from ._design import Design, Units
+from ._insight.asserting import assert_same_distribution
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
 from ._objectives import Objective
@@ -61,6 +65,7 @@ from .errors import IncompatibleParts, InputError, InputWarning, TwoSampleError
 
 __all__ = [
     "BrokenContract",
+    "assert_same_distribution",
     "check_design",
     "check_featurizer",
     "check_kernel",

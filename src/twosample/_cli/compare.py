@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,12 +33,14 @@ from .files import (
     read_options_from,
 )
 from .interrupts import ending
+from .junit import Case, Outcome, junit_file, outcome_of
 from .shared import (
     Alpha,
     AsJson,
     Device,
     FailOnReject,
     InParts,
+    Junit,
     Method,
     Permutations,
     Quiet,
@@ -47,13 +48,15 @@ from .shared import (
     Scheduler,
     Seed,
     TrainFraction,
+    bar_for,
     command_line,
     fact_lines,
-    finite,
+    json_text,
     read_in_parts,
     seed_or_new,
     shows_progress,
 )
+from .tolerance import ExitByVerdict, Tolerance, status_of, tolerance_from
 
 if TYPE_CHECKING:
     from .._files.opening import ReadOptions
@@ -103,6 +106,7 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
     report: Report = None,
+    junit: Junit = None,
     by: Group = None,
     keep: Keep = None,
     drop: Drop = None,
@@ -121,6 +125,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    tolerance: Tolerance = None,
+    exit_by_verdict: ExitByVerdict = False,
 ) -> None:
     """Test which of many samples differ from a reference.
 
@@ -138,7 +144,7 @@ def run(
       twosample compare reference.csv days/*.csv --report week.html --drop id
       twosample compare year.parquet --by month=january --missing drop
     """
-    with sentences():
+    with sentences(), junit_file(junit, "compare", reference) as cases:
         seed = seed_or_new(seed)
         progress = shows_progress(quiet)
         read_options = read_options_from(
@@ -149,26 +155,33 @@ def run(
             stream=read_in_parts(stream, False, report),
             progress=progress,
         )
-        comparison, reference = _compared(
-            reference,
-            files or [],
-            by,
-            read_options,
-            scheduler,
-            method=method,
-            correction=correction,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            rng=seed,
-            device=device,
-            progress=progress,
-            **design_options(groups, blocks, strata, pairs),
-        )
+        with bar_for(quiet, False, None):
+            comparison, reference = _compared(
+                reference,
+                files or [],
+                by,
+                read_options,
+                scheduler,
+                method=method,
+                correction=correction,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                rng=seed,
+                device=device,
+                progress=progress,
+                **design_options(groups, blocks, strata, pairs),
+                tolerance=tolerance_from(tolerance),
+            )
         facts: dict[str, Any] = {"reference": reference, "seed": seed}
         if report is not None:
             facts["report"] = report
-        typer.echo(_as_json(comparison, facts) if as_json else _as_text(comparison, facts, quiet))
+        cases += _cases(comparison, reference)
+        if as_json:
+            record = {**facts, **comparison.to_dict(), "command": command_line(context, seed)}
+            typer.echo(json_text("compare", record))
+        else:
+            typer.echo(_as_text(comparison, facts, quiet))
     # The verdicts are there by now, whatever becomes of the page.
     if report is not None:
         with sentences(interrupted=f"{report} was not written."):
@@ -190,8 +203,10 @@ def run(
         raise typer.Exit(status)
     if comparison.failures:
         raise typer.Exit(FAILED)
-    if fail_on_reject and comparison.reject():
-        raise typer.Exit(1)
+    if fail_on_reject or exit_by_verdict:
+        status = status_of(*comparison.verdicts.values(), undecided=exit_by_verdict)
+        if status:
+            raise typer.Exit(status)
 
 
 def _compared(
@@ -209,9 +224,12 @@ def _compared(
     from .._cluster import connected
     from .._files.opening import name_of
     from .._insight.comparing import ComparisonInterrupted, compare
+    from .._progress import stage
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
+        stage("reading")
         X, samples = _opened(reference, files, by, read_options)
+        stage("testing")
         try:
             comparison = compare(X, samples, client=client, columns=read_options.rules, **options)
         except ComparisonInterrupted as interrupted:
@@ -264,8 +282,25 @@ class _Files(Mapping[str, Any]):
         return len(self._files)
 
 
-def _as_json(comparison: Comparison, facts: Mapping[str, Any]) -> str:
-    return json.dumps(finite({**facts, **comparison.to_dict()}), allow_nan=False)
+def _cases(comparison: Comparison, reference: str) -> list[Case]:
+    """The verdicts for a JUnit file, one for each sample that was to be compared."""
+    from .._result import format_pvalue
+
+    verdicts = comparison.verdicts
+    cases = []
+    for name in comparison.names:
+        outcome: Outcome = "skipped"
+        sentence = "It was not reached before an interrupt."
+        if name in comparison:
+            p = format_pvalue(comparison.adjusted[name])
+            outcome = outcome_of(verdicts[name])
+            word = verdicts[name].capitalize()
+            sentence = f"{word}: p = {p} after the correction, against {reference}."
+        elif name in comparison.failures:
+            outcome = "error"
+            sentence = comparison.failures[name]
+        cases.append(Case(name, outcome, sentence))
+    return cases
 
 
 def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:

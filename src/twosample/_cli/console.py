@@ -39,9 +39,11 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
         if kind not in ("note", "warning"):
             end_work()  # an impatient second Ctrl-C must not cut the sentence short
         typer.echo(f"{kind}: {_listed(message)}", err=True)
-        # The library speaks of X and Y; on the command line they are files.
+        # Messages name files by their names. Where one speaks of X and Y all the same, and not of
+        # columns with these names in a file, it is said which those are.
         speaks_of_samples = re.search(r"\b[XY]\b", str(message)) is not None
-        if a and speaks_of_samples and not explained:
+        names_a_file = a in str(message) or b in str(message)
+        if a and speaks_of_samples and not names_a_file and not explained:
             names = without_password(f"(X is {a}, Y is {b}.)")
             typer.echo(printable(names), err=True)
             explained = True

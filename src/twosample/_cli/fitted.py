@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from typing import Annotated
 
 import typer
@@ -32,6 +31,7 @@ from .files import (
     layout_from,
     read_options_from,
 )
+from .junit import junit_file
 from .shared import (
     A,
     Alpha,
@@ -41,19 +41,23 @@ from .shared import (
     Explain,
     FailOnReject,
     InParts,
+    Junit,
     Method,
     Permutations,
     Quiet,
     Report,
     Scheduler,
     Seed,
+    Verbose,
+    bar_for,
+    check_words,
     fact_lines,
-    finite,
+    json_text,
     read_in_parts,
     seed_or_new,
     shows_progress,
 )
-from .test import both, run_on_files, show, sources
+from .test import both, case_of, extras_of, run_on_files, show, sources
 
 
 def fit(
@@ -115,6 +119,7 @@ def fit(
         from .._design import design_from
         from .._files.inputs import open_pair
         from .._files.opening import name_of
+        from .._progress import one_bar, stage
         from .._saving.saving import writable
 
         writable(output)  # an error later would lose all that was learned
@@ -127,10 +132,13 @@ def fit(
             progress=progress,
             unlimited=no_limit,
         )
-        X, Y = open_pair(a, b, by, read_options)
         design = design_from(**design_options(groups, blocks, strata, pairs))
         test = resolve(method, permutations=permutations, design=design)
-        fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
+        with one_bar({"reading": 1.0, "learning": 6.0}, progress):
+            stage("reading")
+            X, Y = open_pair(a, b, by, read_options)
+            stage("learning")
+            fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
         facts = {
             "files": [name_of(X), name_of(Y)],
             "rows": [len(X), len(Y)],
@@ -147,7 +155,7 @@ def fit(
                 "train_sizes": fitted.train_sizes,
                 "training": None if log is None else dataclasses.asdict(log) | {"steps": log.steps},
             }
-            typer.echo(json.dumps(finite(record), allow_nan=False))
+            typer.echo(json_text("fit", record))
             return
         rows = fitted.train_sizes or (len(X), len(Y))
         typer.echo(f"{output} holds {test.name}, fitted on {both(rows)} rows.")
@@ -173,8 +181,10 @@ def apply(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     explain: Explain = False,
     report: Report = None,
+    junit: Junit = None,
     by: By = None,
     groups: Groups = None,
     blocks: Blocks = None,
@@ -205,7 +215,8 @@ def apply(
       twosample apply kernel.safetensors monday.csv tuesday.csv
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a), junit_file(junit, "apply", f"{b or a} against {a}") as cases:
+        check_words(quiet, verbose)
         in_parts = read_in_parts(stream, explain, report)
         progress = shows_progress(quiet)
 
@@ -222,20 +233,25 @@ def apply(
             progress=progress,
             unlimited=no_limit,
         )
-        result, facts = run_on_files(
-            a,
-            b,
-            by,
-            read_options,
-            functools.partial(
-                fitted.test,
-                progress=progress,
-                **design_options(groups, blocks, strata, pairs),
-            ),
-            alpha=alpha,
-            seed=seed,
-            scheduler=scheduler,
-        )
-        show(result, {"kernel": kernel, "provenance": provenance} | facts, context)
+        with bar_for(quiet, explain, report):
+            result, facts = run_on_files(
+                a,
+                b,
+                by,
+                read_options,
+                functools.partial(
+                    fitted.test,
+                    progress=progress,
+                    **design_options(groups, blocks, strata, pairs),
+                ),
+                alpha=alpha,
+                seed=seed,
+                scheduler=scheduler,
+            )
+            facts = {"kernel": kernel, "provenance": provenance} | facts
+            if junit is not None:
+                cases.append(case_of(result, facts))
+            extras = extras_of(result, facts, context)
+        show(result, facts, extras, context)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)

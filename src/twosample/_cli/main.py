@@ -1,9 +1,8 @@
 """The command line, put together from its groups of commands.
 
-Exit status: 0 with a verdict, whatever it is (1 for "they differ" with --fail-on-reject), 2 without
-one or without a page that was asked for, 130 when interrupted, 143 when terminated. Results go to
-standard output; warnings, errors and progress to standard error. A command imports what takes long
-to import when it is run, so that --help is quick.
+`shared.options` says what the exit statuses are. Results go to standard output; warnings, errors
+and progress to standard error. A command imports what takes long to import when it is run, so that
+--help is quick.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def build() -> typer.Typer:
     """The application with all of its commands."""
     import typer
 
-    from . import bench, compare, fitted, methods, plan, test
+    from . import bench, compare, fitted, methods, plan, schema, test, watch
     from .shared import options
 
     # No rich markup: help and errors stay plain sentences in a pipe, in a log and on a narrow
@@ -53,9 +52,11 @@ def build() -> typer.Typer:
     # The order is that of `twosample --help`.
     app.command("test")(test.run)
     app.command("compare")(compare.run)
+    app.command("watch")(watch.run)
     app.command("plan")(plan.run)
     app.command("fit")(fitted.fit)
     app.command("apply")(fitted.apply)
     app.command("methods")(methods.run)
+    app.command("schema")(schema.run)
     app.add_typer(bench.build(), name="bench")
     return app

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -44,8 +43,11 @@ from .shared import (
     Quiet,
     Seed,
     TrainFraction,
+    Verbose,
+    bar_for,
     check_between,
-    finite,
+    check_words,
+    json_text,
     shows_progress,
 )
 from .test import both, details, run_test, too_few_shuffles
@@ -71,6 +73,7 @@ def run(
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     by: By = None,
     keep: Keep = None,
     drop: Drop = None,
@@ -105,6 +108,7 @@ def run(
       twosample plan reference.csv today.csv --power 0.8 --method mmd-d
     """
     with sentences(a, b or a):
+        check_words(quiet, verbose)
         check_between("--power", power, 0.9)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
@@ -114,32 +118,33 @@ def run(
             stream=False,  # the power is predicted from the rows themselves
             progress=shows_progress(quiet),
         )
-        result, facts = run_test(
-            a,
-            b,
-            by,
-            read_options,
-            method=method,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            **design_options(groups, blocks, strata, pairs),
-        )
+        with bar_for(quiet, False, None):
+            result, facts = run_test(
+                a,
+                b,
+                by,
+                read_options,
+                method=method,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                seed=seed,
+                device=device,
+                **design_options(groups, blocks, strata, pairs),
+            )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:
             raise InputError(problem)
         numbers, words = _predicted(result, power, alpha)
         record = facts | numbers
         if as_json:
-            typer.echo(json.dumps(finite(record), allow_nan=False))
+            typer.echo(json_text("plan", record))
             return
         typer.echo(_needs(record, words))
         if not quiet:
             typer.echo(_prospects(record))
             typer.echo(words.smallest)
-            typer.echo(details(result, facts))
+            typer.echo(details(result, facts, verbose=verbose))
 
 
 class _Words(NamedTuple):
@@ -154,18 +159,20 @@ def _predicted(
 ) -> tuple[dict[str, Any], _Words]:
     """Power at the present sizes and rows that it takes for another, as JSON has them."""
     from .._insight.power import predict_power
+    from .._insight.prediction import rows_or
 
     predicted = predict_power(result)
-    n, m = result.sizes
+    n, m = predicted.sizes
     ratio = m / n
     # A test that trains needs more rows than it tests, in the same proportion as here.
     share = 1.0
     if result.train_sizes is not None:
-        share += sum(result.train_sizes) / (n + m)
+        share += sum(result.train_sizes) / sum(result.sizes)
     numbers = predicted.to_dict(power, alpha)
     needed = numbers.pop("needed")
     ends = numbers.pop("needed_interval")
     return {
+        "unit": rows_or(predicted.unit),
         "tested": numbers.pop("sizes"),
         "learned": None if result.train_sizes is None else list(result.train_sizes),
         **numbers,
@@ -196,7 +203,8 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
     if tested is None:
         least = "" if low is None else f"; it takes at least {both(low)} to test"
         return (
-            f"No number of rows is known to give power {wanted:g}{least}: {words.no_difference}, "
+            f"No number of {record['unit']} is known to give power {wanted:g}{least}: "
+            f"{words.no_difference}, "
             "so there may be nothing to find."
         )
     if high is None:
@@ -206,7 +214,8 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
     learned = ""
     if record["learned"] is not None:
         learned = f", {both(record['needed_rows'])} with those to learn from"
-    return f"Power {wanted:g} takes {both(tested)} rows to test{learned} ({between})."
+    unit = record["unit"]
+    return f"Power {wanted:g} takes {both(tested)} {unit} to test{learned} ({between})."
 
 
 def _prospects(record: Mapping[str, Any]) -> str:
@@ -214,6 +223,7 @@ def _prospects(record: Mapping[str, Any]) -> str:
     low, high = record["power_interval"]
     tested = both(record["tested"])
     return (
-        f"Testing {tested} rows, as here, has power {record['power']:.2f} ({low:.2f} to "
+        f"Testing {tested} {record['unit']}, as here, has power {record['power']:.2f} "
+        f"({low:.2f} to "
         f"{high:.2f}) at alpha = {record['alpha']:g}."
     )

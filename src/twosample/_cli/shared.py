@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 import shlex
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
 
 from .._files.handles import without_password
-from .._progress import wanted
+from .._progress import one_bar, wanted
 from .._version import __version__
 from ..errors import InputError
 
@@ -90,6 +92,18 @@ Quiet = Annotated[
 ]
 
 
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Say also what was shuffled and how to repeat it."),
+]
+Junit = Annotated[
+    str | None,
+    typer.Option("--junit", metavar="FILE", help="Write a JUnit file, for servers that test."),
+]
+JSON_VERSION = 1
+"""Of what --json writes: within a version keys may be added, but none is changed or removed."""
+
+
 def _show_version(asked_for: bool) -> None:
     if asked_for:
         typer.echo(f"twosample {__version__}")
@@ -108,6 +122,16 @@ def options(
 
     Learns on one part of the data what tells the samples apart, then gives an exact p-value on the
     rest.
+
+    \b
+    Exit status:
+      0    there is a verdict, whatever it is
+      1    samples differ (with --fail-on-reject or --exit-by-verdict only), or
+           'watch' has an alarm
+      2    there is none, or a file that was asked for could not be written
+      3    it is undecided (with --exit-by-verdict only)
+      130  interrupted (Ctrl-C)
+      143  terminated
 
     \b
     Example:
@@ -137,6 +161,16 @@ def shows_progress(quiet: bool) -> bool:
     return wanted(None) and not quiet
 
 
+def bar_for(quiet: bool, explain: bool, report: str | None) -> AbstractContextManager[None]:
+    """One bar for a command that tests: its stages, and how long they take beside each other."""
+    stages = {"reading": 1.0, "testing": 6.0}
+    if explain:
+        stages["explaining"] = 2.0
+    if report is not None:
+        stages["writing the report"] = 2.0
+    return one_bar(stages, shows_progress(quiet))
+
+
 def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | None:
     """Whether files are read in parts; None leaves it to their size.
 
@@ -153,6 +187,18 @@ def read_in_parts(stream: bool, explain: bool, report: str | None) -> bool | Non
     if explain:
         return False
     return True if stream else None
+
+
+def check_words(quiet: bool, verbose: bool) -> None:
+    """Refuse to be told to say less and more."""
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose say opposite things; leave out one of them.")
+
+
+def json_text(command: str, record: Mapping[str, Any]) -> str:
+    """The object that --json writes, with the name of its schema first."""
+    named = {"schema": f"urn:twosample:{command}:{JSON_VERSION}", **record}
+    return json.dumps(finite(named), allow_nan=False)
 
 
 def command_line(context: typer.Context, seed: int) -> str:
@@ -172,7 +218,10 @@ def command_line(context: typer.Context, seed: int) -> str:
                 words += [parameter.opts[0], str(each)]
         elif value is True:
             words.append(parameter.opts[0])
-        elif value not in (None, False, parameter.default):
+        elif value is None or value is False:
+            continue
+        # The seed always: 0 is one, though it equals False.
+        elif parameter.name == "seed" or value != parameter.default:
             words += [parameter.opts[0], str(value)]
     return shlex.join(map(without_password, words))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -36,6 +34,7 @@ from .files import (
     layout_from,
     read_options_from,
 )
+from .junit import Case, junit_file, outcome_of
 from .shared import (
     A,
     Alpha,
@@ -45,6 +44,7 @@ from .shared import (
     Explain,
     FailOnReject,
     InParts,
+    Junit,
     Method,
     Permutations,
     Quiet,
@@ -52,14 +52,18 @@ from .shared import (
     Scheduler,
     Seed,
     TrainFraction,
+    Verbose,
+    bar_for,
     check_between,
+    check_words,
     command_line,
     fact_lines,
-    finite,
+    json_text,
     read_in_parts,
     seed_or_new,
     shows_progress,
 )
+from .tolerance import ExitByVerdict, Tolerance, effect_lines, status_of, tolerance_from
 
 if TYPE_CHECKING:
     from .._files.opening import ReadOptions
@@ -80,8 +84,10 @@ def run(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     explain: Explain = False,
     report: Report = None,
+    junit: Junit = None,
     by: By = None,
     keep: Keep = None,
     drop: Drop = None,
@@ -100,6 +106,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    tolerance: Tolerance = None,
+    exit_by_verdict: ExitByVerdict = False,
 ) -> None:
     """Test whether two samples differ.
 
@@ -127,8 +135,11 @@ def run(
       twosample test before.csv after.csv --pairs patient
       twosample test control.csv treated.csv --groups subject --strata clinic
       twosample test photos/ generated/ --resize 64x64
+      twosample test old.csv new.csv --tolerance auc=0.55 --exit-by-verdict
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a), junit_file(junit, "test", f"{b or a} against {a}") as cases:
+        check_words(quiet, verbose)
+        bar = bar_for(quiet, explain, report)
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             layout_from(separator, decimal, encoding, no_header, sheet),
@@ -137,23 +148,31 @@ def run(
             stream=read_in_parts(stream, explain, report),
             progress=shows_progress(quiet),
         )
-        result, facts = run_test(
-            a,
-            b,
-            by,
-            read_options,
-            method=method,
-            alpha=alpha,
-            permutations=permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            scheduler=scheduler,
-            **design_options(groups, blocks, strata, pairs),
-        )
-        show(result, facts, context)
-    if fail_on_reject and result.reject(alpha):
-        raise typer.Exit(1)
+        with bar:
+            result, facts = run_test(
+                a,
+                b,
+                by,
+                read_options,
+                method=method,
+                alpha=alpha,
+                permutations=permutations,
+                train_fraction=train_fraction,
+                seed=seed,
+                device=device,
+                scheduler=scheduler,
+                **design_options(groups, blocks, strata, pairs),
+                tolerance=tolerance_from(tolerance),
+            )
+            if junit is not None:
+                cases.append(case_of(result, facts))
+            extras = extras_of(result, facts, context)
+        show(result, facts, extras, context)
+        status = 0
+        if fail_on_reject or exit_by_verdict:
+            status = status_of(result.decide(alpha).verdict, undecided=exit_by_verdict)
+    if status:
+        raise typer.Exit(status)
 
 
 # Running
@@ -172,6 +191,7 @@ def run_test(
     seed: int | None,
     device: str,
     scheduler: str | None = None,
+    tolerance: Mapping[str, float] | None = None,
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and the facts of the run."""
@@ -185,6 +205,7 @@ def run_test(
         device=device,
         progress=read_options.progress,
         columns=read_options.rules,
+        tolerance=tolerance,
         **design,
     )
     return run_on_files(a, b, by, read_options, test, alpha=alpha, seed=seed, scheduler=scheduler)
@@ -208,9 +229,12 @@ def run_on_files(
     from .._cluster import connected
     from .._files.inputs import open_pair
     from .._files.opening import name_of
+    from .._progress import stage
 
     with nullcontext() if scheduler is None else connected(scheduler) as client:
+        stage("reading")
         X, Y = open_pair(a, b, by, read_options)
+        stage("testing")
         result = test(X, Y, rng=seed, client=client)
     facts = {
         "files": [name_of(X), name_of(Y)],
@@ -226,13 +250,18 @@ def run_on_files(
 # Showing
 
 
-def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> None:
-    """Write the verdict, and what else the options in `context` ask for."""
-    alpha = facts["alpha"]
-    progress = shows_progress(context.params["quiet"])
-    problem = too_few_shuffles(result, alpha)
-    if problem is not None:
-        warnings.warn(problem, UserWarning, stacklevel=1)
+class Extras(NamedTuple):
+    """What the options ask for beside the verdict, and what went wrong with it."""
+
+    explanation: Explanation | None
+    page: str | None
+    failure: BaseException | None
+    lost: str
+
+
+def extras_of(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Context) -> Extras:
+    """Explain the result and write the page, as far as the options in `context` ask for it."""
+    from .._progress import stage
 
     explanation = None
     page = None
@@ -242,22 +271,34 @@ def show(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.Conte
         if context.params["explain"]:
             from .._insight.explain import explain
 
+            stage("explaining")
+            progress = shows_progress(context.params["quiet"])
             explanation = explain(result, rng=facts["seed"], progress=progress)
         if context.params["report"] is not None:
+            stage("writing the report")
             lost = f"{context.params['report']} was not written."
             _write_page(result, facts, context, explanation)
             page = context.params["report"]
     # The verdict stands, whatever becomes of the rest. It is shown first, then what went wrong.
     except (Exception, KeyboardInterrupt) as error:
         failure = error
+    return Extras(explanation, page, failure, lost)
 
+
+def show(
+    result: TwoSampleResult, facts: Mapping[str, Any], extras: Extras, context: typer.Context
+) -> None:
+    """Write the verdict, and what else there is."""
+    problem = too_few_shuffles(result, facts["alpha"])
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=1)
     if context.params["as_json"]:
-        typer.echo(_as_json(result, facts, explanation, page))
+        typer.echo(_as_json(result, facts, extras.explanation, extras.page, context))
     else:
-        typer.echo(_as_text(result, facts, explanation, page, context.params["quiet"]))
-    if failure is not None:
-        with sentences(*facts["files"], interrupted=lost):
-            raise failure
+        typer.echo(_as_text(result, facts, extras.explanation, extras.page, context))
+    if extras.failure is not None:
+        with sentences(*facts["files"], interrupted=extras.lost):
+            raise extras.failure
 
 
 def _write_page(
@@ -268,13 +309,11 @@ def _write_page(
 ) -> None:
     from .._show.report import write_report
 
-    name_x, name_y = (Path(file).name for file in facts["files"])
     write_report(
         result,
         context.params["report"],
         alpha=facts["alpha"],
         explanation=explanation,
-        names=(name_x, name_y),
         facts={"Command": command_line(context, facts["seed"]), "Seed": facts["seed"]},
         rng=facts["seed"],
         progress=shows_progress(context.params["quiet"]),
@@ -286,11 +325,14 @@ def _as_text(
     facts: Mapping[str, Any],
     explanation: Explanation | None,
     page: str | None,
-    quiet: bool,
+    context: typer.Context,
 ) -> str:
     lines = [_verdict(result, facts["alpha"])]
-    if not quiet:
-        lines.append(details(result, facts))
+    verbose = context.params["verbose"]
+    if not context.params["quiet"]:
+        lines.append(details(result, facts, effect_lines(result, facts["alpha"]), verbose=verbose))
+        if verbose:
+            lines.append(fact_lines({"repeat": command_line(context, facts["seed"])}))
         if page is not None:
             lines.append(fact_lines({"report": page}))
     if explanation is not None:
@@ -303,6 +345,7 @@ def _as_json(
     facts: Mapping[str, Any],
     explanation: Explanation | None,
     page: str | None,
+    context: typer.Context,
 ) -> str:
     verdict = {
         **facts,
@@ -312,23 +355,43 @@ def _as_json(
     }
     # Twice: the verdict stands first, and what the result says of the same names does not count.
     record = verdict | result.to_dict() | verdict
+    if "verdict" in record:
+        record["verdict"] = result.decide(facts["alpha"]).verdict  # at this level
     if explanation is not None:
         record["explanation"] = explanation.to_dict()
     if page is not None:
         record["report"] = page
-    return json.dumps(finite(record), allow_nan=False)
+    record["command"] = command_line(context, facts["seed"])
+    return json_text(str(context.info_name), record)
+
+
+def case_of(result: TwoSampleResult, facts: Mapping[str, Any]) -> Case:
+    """The verdict for a JUnit file."""
+    first, second = result.names
+    alpha = facts["alpha"]
+    outcome = outcome_of(result.decide(alpha).verdict)
+    name = f"{second} against {first}"
+    return Case(name, outcome, _verdict(result, alpha), details(result, facts))
 
 
 def _verdict(result: TwoSampleResult, alpha: float) -> str:
     from .._result import format_pvalue
 
     pvalue = format_pvalue(result.pvalue)
+    if result.tolerance is not None:
+        return f"{result.decide(alpha).sentence()} p = {pvalue}."
     if result.reject(alpha):
         return f"The samples differ: p = {pvalue}, at most alpha = {alpha:g}."
     return f"No difference found: p = {pvalue}, above alpha = {alpha:g}."
 
 
-def details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
+def details(
+    result: TwoSampleResult,
+    facts: Mapping[str, Any],
+    more: Mapping[str, str] | None = None,
+    *,
+    verbose: bool = False,
+) -> str:
     """Where the samples come from and how they were tested, a line each."""
     learned = ""
     if result.train_sizes is not None:
@@ -337,7 +400,9 @@ def details(result: TwoSampleResult, facts: Mapping[str, Any]) -> str:
     lines["method"] = f"{facts['method']}, {learned}tested on {both(result.sizes)}"
     if result.chosen is not None:
         lines["chosen"] = result.chosen
-    lines["statistic"] = f"{result.statistic:.4g}, against {result.calibration}"
+    against = result.calibration if verbose else result._against
+    lines["statistic"] = f"{result.statistic:.4g}, against {against}"
+    lines |= more or {}
     lines["seed"] = facts["seed"]
     return fact_lines(lines)
 
@@ -347,8 +412,8 @@ def sources(facts: Mapping[str, Any]) -> dict[str, Any]:
     lines: dict[str, Any] = {}
     if "kernel" in facts:
         lines["kernel"] = f"{facts['kernel']}, saved {facts['provenance'].get('saved')}"
-    samples = zip("XY", facts["files"], facts["rows"], facts["dropped"], strict=True)
-    for name, file, rows, dropped in samples:
+    samples = zip(facts["files"], facts["rows"], facts["dropped"], strict=True)
+    for name, (file, rows, dropped) in zip(("samples", ""), samples, strict=True):
         lines[name] = f"{file}, {rows} rows"
         if dropped:
             lines[name] += f", {dropped} of them left out for missing values"

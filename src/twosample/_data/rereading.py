@@ -78,7 +78,7 @@ def _embed_streams(
         pieces = _embedded_there(pair, survey, scaling, embed, deals, workers)
     else:
         pieces = _embedded_here(pair, survey, scaling, embed, deals, device)
-    with bar("reading", batches, resources.progress) as tick:
+    with bar("reading rows", batches, resources.progress) as tick:
 
         def ticking() -> Iterator[Piece]:
             for piece in pieces:

@@ -237,6 +237,7 @@ def split_rows(
     *,
     most: int | None = None,
     units: Units | None = None,
+    names: tuple[str, str] = ("X", "Y"),
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """For each sample the rows to train on, at most `most`, and all others, in random order.
 
@@ -246,7 +247,7 @@ def split_rows(
         raise InputError(
             f"train_fraction={train_fraction} must lie between 0 and 1, without the ends; try 0.5."
         )
-    for name, size in zip("XY", sizes, strict=True):
+    for name, size in zip(names, sizes, strict=True):
         if size < 2 * _LEAST:
             raise InputError(
                 f"{name} has {count(size, 'row')}; with train_fraction={train_fraction} "

@@ -17,9 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._design import Codes, Design, Units, block_length
+from .._design import (
+    Codes,
+    Design,
+    Look,
+    Units,
+    block_length,
+    signs_of_dependence,
+)
 from .._design import Rows as EachRow
-from ..errors import InputError, Obstacles
+from ..errors import InputError, Obstacles, warn
 from .columns import Columns
 from .extremes import rows_for_quantiles
 from .keys import Described, codes_for
@@ -51,8 +58,11 @@ class SampleRows(NamedTuple):
 Rows: TypeAlias = tuple[SampleRows, SampleRows]
 """The rows of X and those of Y."""
 
-Pick: TypeAlias = Callable[[tuple[int, int], int | None, Units | None], Rows]
-"""(sizes of the samples, numbers in a row, units) -> which rows are picked, and which are tested.
+Names: TypeAlias = tuple[str, str]
+"""What messages call the samples."""
+
+Pick: TypeAlias = Callable[[tuple[int, int], int | None, Units | None, Names], Rows]
+"""(sizes, numbers in a row, units, names of the samples) -> the rows to pick, and those to test.
 
 The numbers are None where all rows are in memory: then no limit holds. Units are None where each
 row moves by itself.
@@ -65,9 +75,13 @@ def training_rows(train_fraction: float, generator: torch.Generator, memory: int
     At most `MAX_TRAINING_ROWS` of each stream, and no more than a quarter of `memory` holds.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
-        of_x, of_y = split_rows(sizes, train_fraction, generator, most=most, units=units)
+        of_x, of_y = split_rows(
+            sizes, train_fraction, generator, most=most, units=units, names=names
+        )
         return SampleRows(*of_x), SampleRows(*of_y)
 
     return pick
@@ -80,7 +94,9 @@ def starting_rows(generator: torch.Generator, memory: int) -> Pick:
     are not so many, all of them, in order.
     """
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         n, m = sizes
         # Medians of more rows would cost more and hardly differ.
         most = _most(_START_ROWS, numbers, memory)
@@ -103,7 +119,9 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
             order = torch.randperm(size, generator=generator)[:most]
         return SampleRows(order, torch.arange(0))
 
-    def pick(sizes: tuple[int, int], numbers: int | None, units: Units | None) -> Rows:
+    def pick(
+        sizes: tuple[int, int], numbers: int | None, units: Units | None, names: Names
+    ) -> Rows:
         most = _most(MAX_TRAINING_ROWS, numbers, memory)
         return some_of(sizes[0], most), some_of(sizes[1], most)
 
@@ -111,7 +129,10 @@ def fitting_rows(generator: torch.Generator, memory: int) -> Pick:
 
 
 def every_row(
-    sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None
+    sizes: tuple[int, int],
+    numbers: int | None = None,
+    units: Units | None = None,
+    names: Names = ("X", "Y"),
 ) -> Rows:
     """Pick all rows, and test all."""
     all_x = torch.arange(sizes[0])
@@ -119,7 +140,12 @@ def every_row(
     return SampleRows(all_x, all_x), SampleRows(all_y, all_y)
 
 
-def no_rows(sizes: tuple[int, int], numbers: int | None = None, units: Units | None = None) -> Rows:
+def no_rows(
+    sizes: tuple[int, int],
+    numbers: int | None = None,
+    units: Units | None = None,
+    names: Names = ("X", "Y"),
+) -> Rows:
     """Pick no row, and test all."""
     none = torch.arange(0)
     return SampleRows(none, torch.arange(sizes[0])), SampleRows(none, torch.arange(sizes[1]))
@@ -157,6 +183,8 @@ class Survey:
         A checksum of the picked rows of each stream, by which the second pass knows them again.
     dropped
         How many rows of each sample are left out because something in them is missing.
+    names
+        What messages call the samples.
     tested_units
         Which of the rows to test move together; None where each moves by itself.
     """
@@ -169,6 +197,7 @@ class Survey:
     sizes: tuple[int, int]
     marks: tuple[int, int]
     dropped: tuple[int, int]
+    names: Names
     tested_units: Units | None = None
 
     @property
@@ -186,6 +215,7 @@ def survey(
     columns: Columns | None = None,
     generator: torch.Generator | None = None,
     design: Design = _BY_ROWS,
+    watchful: bool = False,
 ) -> Survey:
     """Go once through X, then through Y; raise and warn of all that is wrong with them.
 
@@ -205,6 +235,9 @@ def survey(
         data that are only looked at, always the same rows will do.
     design
         Which rows move together. Of a stream it takes a pass of its own to see them.
+    watchful
+        Whether to warn of rows that seem to depend on each other, where nothing was said of it and
+        all of them are in memory.
     """
     rules = _without(rules_of(schema, columns), design.columns)
     generator = generator or torch.Generator().manual_seed(0)
@@ -219,6 +252,9 @@ def survey(
     obstacles.raise_any()
     x, y = passes
     units = _units(design, x, y)
+    names = (x.profile.sample, y.profile.sample)
+    if watchful and units is None:
+        _warn_of_dependence(x, y)
     drawn: Rows | None = None
     for_quantiles = (torch.arange(0), torch.arange(0))
     for at, sample in enumerate((x, y)):
@@ -226,13 +262,13 @@ def survey(
             if drawn is None:
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
-                drawn = pick((x.usable, y.usable), numbers, units)
+                drawn = pick((x.usable, y.usable), numbers, units, names)
                 for_quantiles = rows_for_quantiles(
                     (x.usable, y.usable), sample.profile.numbers, generator
                 )
             sample.include(table, drawn[at].picked, for_quantiles[at])
     if drawn is None:
-        raise InputError("X is empty: it has 0 rows.")
+        raise InputError(f"{names[0]} is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(x.profile, y.profile, schema, scaling)
     of_x, of_y = drawn
     picked = _samples(x, y, schema, of_x.picked, of_y.picked, units)
@@ -248,6 +284,7 @@ def survey(
         sizes=(x.size, y.size),
         marks=(x.mark, y.mark),
         dropped=picked.dropped,
+        names=names,
         tested_units=None if units is None else units.take(of_x.tested, of_y.tested),
     )
 
@@ -275,6 +312,17 @@ def _block_length(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Code
     pooled = np.concatenate([of_x, of_y])
     series = [pooled[rows.numpy()] for rows in design.series((x.usable, y.usable), codes)]
     return block_length(series, min(x.usable, y.usable))
+
+
+def _warn_of_dependence(x: _FirstPass, y: _FirstPass) -> None:
+    looks = []
+    for sample in (x, y):
+        values = sample.values()
+        if values is not None:
+            looks.append(Look(sample.profile.sample, values, sample.names()))
+    sign = signs_of_dependence(looks)
+    if sign is not None:
+        warn(f"{sign}.")
 
 
 def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
@@ -435,6 +483,10 @@ class _FirstPass:
             pixels: NDArray[np.float64] = self._held.reshape(len(self._held), -1).mean(1)
             return pixels[:, None].astype(np.float64)
         return self._held.as_numbers()
+
+    def names(self) -> list[str]:
+        """What the columns of `values` are called."""
+        return self._held.names if isinstance(self._held, Table) else ["brightness"]
 
     def tables(self) -> Iterator[Table | Images]:
         """The rows, validated; what is in memory has been read already."""

@@ -225,6 +225,38 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def told_apart(first: str, second: str, most: int = 40) -> tuple[str, str]:
+    """Two names without the folders that they share, each cut in the middle if it is long.
+
+    What begins or ends alike stays apart: where two names would become one, they are cut less.
+    """
+    shared = 0
+    for folder, other in zip(first.split("/")[:-1], second.split("/")[:-1], strict=False):
+        if folder != other:
+            break
+        shared += len(folder) + 1
+    if shared > 1:  # more than the root of all folders
+        first = first[shared:]
+        second = second[shared:]
+    if first == second:
+        return cut_in_the_middle(first, most), cut_in_the_middle(second, most)
+    while True:
+        short = (cut_in_the_middle(first, most), cut_in_the_middle(second, most))
+        if short[0] != short[1]:
+            return short
+        most += 10
+
+
+def cut_in_the_middle(name: str, most: int) -> str:
+    """A name of at most so many characters, of which the beginning and the end are kept."""
+    if len(name) <= most:
+        return name
+    # More of the end, where names of one series differ: "report-2026-…-monday.csv".
+    head = (most - 1) // 3
+    tail = most - 1 - head
+    return f"{name[:head]}…{name[-tail:]}"
+
+
 def listed(names: Sequence[str], quote: str = "'") -> str:
     """The first few names."""
     shown = ", ".join(f"{quote}{name}{quote}" for name in names[:5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .dependence import Look, signs_of_dependence
 from .designs import Blocks, Design, Groups, Key, Pairs, Rows, Strata, design_from
 from .lengths import autocovariance, block_length
 from .units import SIDE, Codes, Units, counted, plural
@@ -13,6 +14,7 @@ __all__ = [
     "Design",
     "Groups",
     "Key",
+    "Look",
     "Pairs",
     "Rows",
     "Strata",
@@ -22,4 +24,5 @@ __all__ = [
     "counted",
     "design_from",
     "plural",
+    "signs_of_dependence",
 ]

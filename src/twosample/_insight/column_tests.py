@@ -114,7 +114,7 @@ def label_shuffles(
         return LabelShuffles(
             bins=calibrated.prepared.bins,
             shuffles=calibrated.shuffles,
-            name=f"the joint test's {result.calibration}",
+            name=f"the joint test's {result._against}",
         )
     permutation = Permutation()
     n, m = samples.sizes
@@ -156,6 +156,11 @@ def column_tests(
 
 def _comparable(column: Column, encoded: Tensor) -> Tensor:
     """One column as it is compared; missing numbers become one value, far from all others."""
+    if column.kind == "category":
+        # Each level by the root of its pooled share: MMD^2 is then that of a chi-squared test,
+        # which sees a rare level that is new. Left alone, frequent levels would drown it.
+        shares = encoded.double().mean(0).clamp_min(1 / len(encoded))
+        return (encoded / shares.sqrt()).to(encoded.dtype)
     if column.kind != "numeric" or not column.missing:
         return encoded
     numbers = encoded[:, :1]  # where one is missing, the value that fills in for it
@@ -169,8 +174,8 @@ def _comparable(column: Column, encoded: Tensor) -> Tensor:
 def _kernel_of(column: Column, encoded: Tensor) -> Kernel:
     """A kernel on one column, chosen without looking at labels."""
     if column.kind != "numeric":
-        # Between indicators, every kernel of distances is a + b [same level]. MMD^2 does not depend
-        # on a, and b is only a factor.
+        # Between true and false, every kernel of distances is a + b [same value]. MMD^2 does not
+        # depend on a, and b is only a factor. Levels of a category come with weights.
         return Linear()
     numbers = encoded[:, :1]
     if column.missing:

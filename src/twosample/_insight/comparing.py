@@ -122,6 +122,24 @@ class Comparison(Mapping[str, TwoSampleResult]):
         check_alpha(level)
         return [name for name, p in self.adjusted.items() if p <= level]
 
+    @functools.cached_property
+    def verdicts(self) -> dict[str, str]:
+        """Name -> "differ" or "no difference found"; with a tolerance also the other verdicts.
+
+        "differ" takes an adjusted p-value of at most alpha, and with a tolerance a difference that
+        is larger. "equivalent" is said of each sample with an error of at most alpha.
+        """
+        rejected = self.reject()
+        verdicts = {}
+        for name, result in self.results.items():
+            if result.tolerance is None:
+                verdicts[name] = "differ" if name in rejected else "no difference found"
+                continue
+            verdicts[name] = result.decide(self.alpha).verdict
+            if verdicts[name] == "differ" and name not in rejected:
+                verdicts[name] = "undecided"
+        return verdicts
+
     def rejected(self, alpha: float | None = None) -> list[str]:
         """Do as `reject` does. This older name goes away in the next version."""
         warn("Comparison.rejected is now Comparison.reject; use that.", DeprecationWarning)
@@ -176,9 +194,11 @@ class Comparison(Mapping[str, TwoSampleResult]):
                 "name": name,
                 "adjusted": self.adjusted[name],
                 "reject": name in rejected,
+                "verdict": self.verdicts[name],
                 "seed": self.seeds[name],
             }
-            samples.append(sample | result.to_dict())
+            # Twice: what is about the comparison stands first, and counts.
+            samples.append(sample | result.to_dict() | sample)
         return {
             "correction": self.correction,
             "alpha": self.alpha,
@@ -225,7 +245,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
     def cells(self) -> list[list[str]]:
         """A table of all samples as texts, its head first."""
         title, values = effects(self)
-        rejected = self.reject()
+        verdicts = self.verdicts
         lines = [["sample", "rows", "p", "adjusted", "verdict", title]]
         for name, result in self.results.items():
             rows = result.sizes[1]
@@ -236,7 +256,7 @@ class Comparison(Mapping[str, TwoSampleResult]):
                 str(rows),
                 format_pvalue(result.pvalue),
                 format_pvalue(self.adjusted[name]),
-                "differs" if name in rejected else "no difference found",
+                "differs" if verdicts[name] == "differ" else verdicts[name],
                 f"{values[name]:.3g}",
             ]
             lines.append(line)
@@ -293,6 +313,7 @@ def compare(
     blocks: int | str | Blocks | None = None,
     strata: Key | None = None,
     pairs: Key | None = None,
+    tolerance: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Test which of many samples come from another distribution than one reference.
 
@@ -304,8 +325,9 @@ def compare(
         Name -> sample, each as Y of `two_sample_test`. Sizes may differ, and each pair learns its
         own categories. Each is asked for twice, to be checked and to be tested, so a mapping may
         read samples that do not fit in memory together.
-    method, train_fraction, device, client, columns
-        As in `two_sample_test`, for each sample.
+    method, train_fraction, device, client, columns, tolerance
+        As in `two_sample_test`, for each sample. With a tolerance a sample differs if it does by
+        more than that, and by its adjusted p-value.
     groups, blocks, strata, pairs
         As in `two_sample_test`; instead of a column, (values for the rows of the reference, name ->
         values for the rows of that sample).
@@ -380,6 +402,7 @@ def compare(
         progress=False,  # the bar is that of the samples
         client=client,
         columns=columns,
+        tolerance=tolerance,
     )
     results: dict[str, TwoSampleResult] = {}
     failures: dict[str, str] = {}
@@ -393,7 +416,7 @@ def compare(
         failures=failures,
         seed=generators.seed,
     )
-    with bar("comparing", len(samples), progress) as tick:
+    with bar("testing samples", len(samples), progress) as tick:
         for name in samples:
             try:
                 with _named_warnings(name):
@@ -490,7 +513,7 @@ def _check_sample(
             fraction = test.learning.train_fraction
             split_rows(seen.sizes, fraction, torch.Generator(), units=seen.units)
         else:
-            _check_sizes(*seen.sizes)
+            _check_sizes(seen.sizes)
     except InputError as error:
         raise InputError(_about(name, error)) from error
 

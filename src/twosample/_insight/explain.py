@@ -284,7 +284,8 @@ class Explanation:
     def _headline(self) -> str:
         n, m = self.sizes
         p = format_pvalue(self.pvalue)
-        return f"What tells X from Y ({self.method}, p = {p} on {n} + {m} points)"
+        x, y = self.result.names
+        return f"What tells {x} from {y} ({self.method}, p = {p} on {n} + {m} points)"
 
     def _columns_title(self) -> str:
         return (
@@ -302,7 +303,7 @@ class Explanation:
         # The columns that differ most say most about a row; there is no room for all of them.
         names = self.telling_columns()[:_VALUES_SHOWN]
         lines = []
-        for sample, rows in (("X", self.rows_x), ("Y", self.rows_y)):
+        for sample, rows in zip(self.result.names, (self.rows_x, self.rows_y), strict=True):
             for row in rows[:_ROWS_SHOWN]:
                 share = "" if row.share is None else percent(row.share)
                 known = [name for name in names if name in row.values]  # images have none
@@ -508,18 +509,18 @@ def _by_views(
     # A user's own views need not look at every column.
     tests = [ColumnTest(0.0, 1.0)] * len(names)
     adjusted = [1.0] * len(names)
-    for number, p in enumerate(_adjusted(columns, correction)):
+    for number, p in enumerate(_closed(result, _adjusted(columns, correction), correction)):
         (column,) = columns.keys[number]
         tests[column] = ColumnTest(columns.statistics[number], columns.pvalues[number])
         adjusted[column] = p
     nothing = [None] * len(names)
-    of_pairs = _adjusted(pairs, correction)
+    of_pairs = _closed(result, _adjusted(pairs, correction), correction)
     return _Tables(
         columns=column_differences(samples, tests, adjusted, nothing, None, None),
         pairs=pair_differences(pairs, of_pairs, names, adjusted),
         symbol=fitted.spec.statistic.symbol,
         correction=correction,
-        calibration=f"the joint test's {result.calibration}",
+        calibration=f"the joint test's {result._against}",
         joint=None,
         labellings=0 if result.calibrated is None else len(result.calibrated.shuffles),
         notes=_budget_notes(columns, pairs, names),
@@ -530,6 +531,19 @@ def _adjusted(local: Local, correction: ColumnCorrection) -> list[float]:
     if correction == "step-down":
         return local.stepped
     return CORRECTIONS[correction].adjust(local.pvalues)
+
+
+def _closed(
+    result: TwoSampleResult, adjusted: Sequence[float], correction: ColumnCorrection
+) -> list[float]:
+    """The adjusted p-values, none of them below that of the test itself.
+
+    Where the test finds no difference, no column and no pair is said to differ: a closed test asks
+    about all of them together first.
+    """
+    if correction == "none":
+        return list(adjusted)
+    return [max(p, result.pvalue) for p in adjusted]
 
 
 def _budget_notes(columns: Local, pairs: Local, names: Sequence[str]) -> tuple[str, ...]:
@@ -566,7 +580,7 @@ def _by_kernels(
             fitted, samples, shuffles, max_points, generators.torch("importance")
         )
     pvalues = [test.pvalue for test in tests]
-    adjusted = CORRECTIONS[correction].adjust(pvalues)
+    adjusted = _closed(result, CORRECTIONS[correction].adjust(pvalues), correction)
     widths = learned_widths(fitted)
     return _Tables(
         columns=column_differences(samples, tests, adjusted, falls, joint, widths),
@@ -657,13 +671,6 @@ def _notes(result: TwoSampleResult, tables: _Tables, rows: int) -> tuple[str, ..
             f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
             "exploratory here may well be chance."
         )
-        adjusted = [column.adjusted for column in tables.columns]
-        adjusted += [pair.adjusted for pair in tables.pairs]
-        if tables.pairs and min(adjusted) <= ALPHA:
-            notes.append(
-                "Columns and pairs are tested beside the test itself, each family at a level of "
-                "its own. What is found there is not its verdict."
-            )
     if tables.columns:
         notes += tables.notes
         notes += _column_notes(result, tables)

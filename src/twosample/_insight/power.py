@@ -21,16 +21,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._calibration import null_threshold
+from .._calibration import Calibrated, null_threshold
 from .._checks import check_alpha, check_share, check_whole
 from .._data.embedding import embed_samples
 from .._data.samples import Samples
-from .._estimators import asymptotic_power, mmd2_unbiased, variance_terms
+from .._design import Units, plural
+from .._estimators import asymptotic_power, mmd2_biased, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
-from .._products import moments
+from .._products import block_sums, moments
 from .._random import Generators, RNGLike, takes_rng
 from .._resources import Resources
 from .._result import ALPHA, TwoSampleResult
+from .._statistics.mmd import PairSums
 from .._threads import few_threads
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError
@@ -38,6 +40,7 @@ from .prediction import PlantedPower, PowerPlan, too_few
 
 _LEAST_POINTS = 4  # of each sample: an unbiased variance is an average over as many distinct points
 _MOST_SHUFFLES = 999  # that a difference is planted into: more would make a power finer than 0.02
+_MOST_UNITS = 5000  # whose matrix of kernel values takes 200 MB
 _LEAST_PILOT = 40  # points of each sample from which a learning curve can be drawn
 # Shares of the pilot to train on: steps of an octave, and one near its end.
 _PILOT_SHARES = (0.125, 0.25, 0.5, 0.75)
@@ -79,6 +82,8 @@ class PredictedPower(PowerPlan):
         The estimator of the test: "unbiased", "biased" or "paired".
     share
         Its share of the level, where another test has the rest.
+    unit
+        What is counted: points, or the units that move together.
     """
 
     mmd2: float
@@ -89,6 +94,7 @@ class PredictedPower(PowerPlan):
     sizes: tuple[int, int]
     estimator: str
     share: float = 1.0
+    unit: str = "points"
 
     @property
     def standard_error(self) -> float:
@@ -269,6 +275,9 @@ def predict_power(result: TwoSampleResult) -> PowerPlan:
     variance come from the held-out points, which had no part in training, so they are not
     flattered. One more pass over the kernel matrix gives the variance without bias.
 
+    Where groups or blocks move together, the answer is in groups or blocks: two units are compared
+    by the mean of the kernel over their rows. Each is taken to have as many rows as here.
+
     Examples
     --------
     >>> import numpy as np, twosample
@@ -278,11 +287,6 @@ def predict_power(result: TwoSampleResult) -> PowerPlan:
     >>> plan.power(50) < plan.power(100) < 0.9 <= plan.power(plan.samples_needed(0.9))
     True
     """
-    if result.units is not None:
-        raise IncompatibleParts(
-            f"power is predicted for independent rows, and this test moved {result.design}; "
-            "predict it from one row, or one average, of each unit."
-        )
     planted = _planted(result)
     if planted is not None:
         return planted
@@ -302,7 +306,9 @@ def _planted(result: TwoSampleResult) -> PlantedPower | None:
     planted = fitted.spec.statistic.planted(calibrated.prepared, some[1:])
     if planted is None:
         return None
-    return PlantedPower.of(planted, result.sizes, fitted.spec.then)
+    if result.units is None:
+        return PlantedPower.of(planted, result.sizes, fitted.spec.then)
+    return PlantedPower.of(planted, result.units, None, _unit_of(result))
 
 
 def _by_formula(result: TwoSampleResult) -> PredictedPower:
@@ -326,13 +332,24 @@ def _by_formula(result: TwoSampleResult) -> PredictedPower:
             f"the threshold comes from shuffles, of which {fitted.spec.calibration!r} makes none. "
             "Use Permutation()."
         )
-    n, m = result.sizes
+    units = samples.units
+    if units is not None and len(units.in_cells()[0]) > 1:
+        raise IncompatibleParts(
+            f"power is predicted where all units may change places, and this test moved "
+            f"{result.design}; repeat it on samples drawn from these to see how often it rejects."
+        )
+    n, m = result.units or result.sizes
     if min(n, m) < _LEAST_POINTS:
         raise InputError(
-            f"{n} and {m} points were tested; the variance of MMD^2 takes at least {_LEAST_POINTS} "
+            f"{n} and {m} {_unit_of(result)} were tested; the variance of MMD^2 takes at least "
+            f"{_LEAST_POINTS} "
             "of each sample."
         )
-    sums, squares, own = _kernel_moments(fitted, samples)
+    null = np.asarray(result.null_distribution, dtype=np.float64)
+    if units is None:
+        sums, squares, own = _kernel_moments(fitted, samples)
+    else:
+        (sums, squares, own), null = _unit_moments(result, fitted, samples, units)
     at_x = sums[:n]  # (n, 2): for each point of X its sums with X and with Y
     at_y = sums[n:]  # (m, 2)
     xx = at_x[:, 0].sum()
@@ -352,11 +369,18 @@ def _by_formula(result: TwoSampleResult) -> PredictedPower:
         first_order=(float(terms.x), float(terms.y)),
         second_order=(float(terms.xx), float(terms.yy), float(terms.xy)),
         bias=bias,
-        null_distribution=np.asarray(result.null_distribution, dtype=np.float64),
+        null_distribution=null,
         sizes=(n, m),
         estimator=estimator,
         share=result.share,
+        unit=_unit_of(result),
     )
+
+
+def _unit_of(result: TwoSampleResult) -> str:
+    """What the test moved, in the plural."""
+    units = None if result.samples is None else result.samples.units
+    return "points" if units is None else plural(units.unit)
 
 
 class _Moments(NamedTuple):
@@ -386,6 +410,61 @@ def _kernel_moments(fitted: FittedTest, samples: Samples) -> _Moments:
         squares=squares.double().cpu(),
         own=own.double().cpu(),
     )
+
+
+def _unit_moments(
+    result: TwoSampleResult, fitted: FittedTest, samples: Samples, units: Units
+) -> tuple[_Moments, NDArray[np.float64]]:
+    """As `_kernel_moments` for units, and the statistic of units over the shuffles.
+
+    Two units are compared by the mean of the kernel over their rows: a unit is a point then.
+    """
+    count = len(units.cells)
+    if count > _MOST_UNITS:
+        raise InputError(
+            f"{count:,} units were tested; power is predicted from a matrix of units, of which "
+            f"there may be {_MOST_UNITS:,}. Test fewer."
+        )
+    kernel = cast(Kernel, fitted.representation)
+    memory = fitted.spec.memory
+    of_rows = torch.cat([units.of_x, units.of_y])
+    with torch.no_grad():
+        generator = Generators(0).torch("power")
+        z = embed_samples(samples, kernel.embed, generator, Resources(memory)).parts
+        sums = block_sums(kernel, kernel.centred(z), of_rows, memory=memory)
+    rows = units.rows.double()
+    K = sums.double().cpu() / rows[:, None] / rows  # (units, units)
+    own = K.diagonal().clone()
+    K.fill_diagonal_(0)
+    n, _ = units.counts
+    is_x = torch.arange(count) < n
+    member = torch.stack([is_x, ~is_x], 1).double()
+    squares = member.T @ K.square() @ member
+    moments_of_units = _Moments(sums=K @ member, squares=squares, own=own)
+    return moments_of_units, _null_of_units(result, units, PairSums(K), own)
+
+
+def _null_of_units(
+    result: TwoSampleResult, units: Units, sums: PairSums, own: Tensor
+) -> NDArray[np.float64]:
+    """The statistic over the shuffles of the test, with units as points."""
+    calibrated = cast("Calibrated", result.calibrated)
+    fitted = cast("FittedTest", result.fitted)
+    bins = calibrated.prepared.bins
+    bin_of = torch.empty(len(units.cells), dtype=torch.int64)
+    bin_of[units.of_x] = bins.of_x
+    bin_of[units.of_y] = bins.of_y
+    n, m = units.counts
+    values = []
+    for part in calibrated.shuffles.within(fitted.spec.memory):
+        in_x = bins.in_x(part)[:, bin_of]
+        xx, yy, xy = sums.of_pairs(in_x)
+        if fitted.spec.statistic.pair_estimator == "biased":
+            of_x = in_x @ own
+            values.append(mmd2_biased(xx + of_x, yy + own.sum() - of_x, xy, n, m))
+        else:
+            values.append(mmd2_unbiased(xx, yy, xy, n, m))
+    return torch.cat(values)[1:].numpy()
 
 
 # How to split.

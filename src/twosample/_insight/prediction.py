@@ -38,6 +38,8 @@ class PowerPlan(ABC):
     """The predicted power of a test at any number of tested points."""
 
     sizes: tuple[int, int]
+    unit: str
+    """What is counted: "points", or the units that move together, such as "groups"."""
 
     @abstractmethod
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
@@ -158,11 +160,14 @@ class PowerPlan(ABC):
         power = self.power(n, m)
         low, high = self.power_interval(n, m)
         now = (
-            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {n} + {m} points at alpha = {ALPHA:g}"
+            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {n} + {m} {self.unit} at "
+            f"alpha = {ALPHA:g}"
         )
         needed = self.samples_needed()
         if needed is None:
-            return f"{now}; {self.no_difference}, so no number of points is known to be enough."
+            return (
+                f"{now}; {self.no_difference}, so no number of {self.unit} is known to be enough."
+            )
         return f"{now}; {needed} of each sample would have power 0.9."
 
     def _sizes(self, n: int, m: int | None) -> tuple[int, int]:
@@ -198,6 +203,8 @@ class PlantedPower(PowerPlan):
     follow_up
         The test that has a share of the level, if there is one. What it may find by itself is not
         counted.
+    unit
+        What is counted: points, or the units that move together.
     """
 
     factor: float
@@ -206,15 +213,20 @@ class PlantedPower(PowerPlan):
     values: NDArray[np.float64] = field(repr=False)
     sizes: tuple[int, int]
     follow_up: FollowUp | None = field(repr=False, default=None)
+    unit: str = "points"
 
     @classmethod
     def of(
-        cls, planted: Planted, sizes: tuple[int, int], follow_up: FollowUp | None
+        cls,
+        planted: Planted,
+        sizes: tuple[int, int],
+        follow_up: FollowUp | None,
+        unit: str = "points",
     ) -> PlantedPower:
         """From the values of a statistic with differences planted into them."""
         factors = _grid(planted.observed)
         rows = [np.sort(planted.values(factor).numpy()) for factor in factors.tolist()]
-        plan = cls(0.0, planted.observed, factors, np.stack(rows), sizes, follow_up)
+        plan = cls(0.0, planted.observed, factors, np.stack(rows), sizes, follow_up, unit)
         return dataclasses.replace(plan, factor=plan._factor_with(0.5))
 
     @property
@@ -273,7 +285,8 @@ class PlantedPower(PowerPlan):
                 f"No difference is estimated, so none can be said to be large enough for {power:g}."
             )
         return (
-            f"On {n} + {m} rows a difference {multiple:.2g} times as large as the estimated one is "
+            f"On {n} + {m} {rows_or(self.unit)} a difference {multiple:.2g} times as large as the "
+            "estimated one is "
             f"found with power {power:g}."
         )
 
@@ -309,6 +322,11 @@ class PlantedPower(PowerPlan):
         here = 1 / our_n + 1 / our_m
         there = 1 / n + 1 / m
         return math.sqrt(here / there)
+
+
+def rows_or(unit: str) -> str:
+    """What the command line counts: rows, or the units that move together."""
+    return "rows" if unit == "points" else unit
 
 
 def _grid(observed: float) -> NDArray[np.float64]:

@@ -109,7 +109,7 @@ def load(
 def read(path: PathLike, *, parts: Names | None = None, device: str = "auto") -> Saved:
     """As `load`, with the provenance of the test."""
     chosen = choose_device(device)  # which may refuse, before a large file is read
-    content = _bytes(Path(path))
+    content = content_of(Path(path))
     with _blaming(f"{path} cannot be used"):
         saved = _opened(content, parts or {})
     saved.fitted.representation.to(chosen)
@@ -133,10 +133,14 @@ def _content(fitted: FittedTest, notes: Names | None) -> tuple[bytes, Names]:
         raise InputError(
             f"the notes cannot be kept ({error}); give strings, numbers and lists of them."
         ) from error
+    return signed(text, packed.tensors), packed.own
+
+
+def signed(header: str, tensors: dict[str, Tensor]) -> bytes:
+    """A safetensors file with this header, in JSON, and a checksum of all of it."""
     # The checksum is part of what it is a checksum of, so zeros stand in its place at first.
-    unsigned = as_bytes(packed.tensors, {"twosample": text, "sha256": _UNSIGNED})
-    signed = _resigned(unsigned, _UNSIGNED, _digest(unsigned))
-    return signed, packed.own
+    unsigned = as_bytes(tensors, {"twosample": header, "sha256": _UNSIGNED})
+    return _resigned(unsigned, _UNSIGNED, _digest(unsigned))
 
 
 def _provenance(fitted: FittedTest, notes: Names | None) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def _provenance(fitted: FittedTest, notes: Names | None) -> dict[str, Any]:
 
 
 def _opened(content: bytes, own: Names) -> Saved:
-    header, tensors = _verified(content)
+    header, tensors = verified(content)
     provenance = header.get("provenance")
     keys_are_right = set(header) == {"format", "provenance", "test"}
     if not keys_are_right or type(provenance) is not dict:
@@ -165,8 +169,10 @@ def _opened(content: bytes, own: Names) -> Saved:
     return Saved(fitted, provenance)
 
 
-def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors, if the version is known and the checksum right."""
+def verified(
+    content: bytes, newest: int = FORMAT, what: str = "a fitted test"
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors, if the version is at most `newest` and the checksum right."""
     # A safetensors file: the length of its header in 8 bytes, the header as JSON, the tensors.
     length = int.from_bytes(content[:8], "little")
     if length > _MOST_HEADER:
@@ -176,16 +182,16 @@ def _verified(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     end = 8 + length
     metadata = _object(content[8:end]).get("__metadata__")
     if type(metadata) is not dict or type(metadata.get("twosample")) is not str:
-        raise InputError("it is a safetensors file, but does not hold a fitted test.")
+        raise InputError(f"it is a safetensors file, but does not hold {what}.")
     header = _object(metadata["twosample"])
     # The version comes first: of a later format nobody here knows how it is signed.
     version = header.get("format")
     if type(version) is not int or version < 1:
         raise InputError("it does not say which version of the format it has.")
-    if version > FORMAT:
+    if version > newest:
         raise InputError(
             f"it was made by a later version of twosample: its format is {version}, and twosample "
-            f"{__version__} reads up to {FORMAT}. Upgrade twosample."
+            f"{__version__} reads up to {newest}. Upgrade twosample."
         )
     signature = metadata.get("sha256")
     is_right = False
@@ -272,7 +278,7 @@ def replace(file: Path, content: bytes) -> None:
         _remove_abandoned(file.parent)
     try:
         with beside.open("xb") as stream:
-            _lock(stream)  # so that nobody takes it for one that was left behind
+            lock(stream)  # so that nobody takes it for one that was left behind
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -297,14 +303,14 @@ def _remove_abandoned(folder: Path) -> None:
         with suppress(OSError):
             age = time.time() - beside.stat().st_mtime
             with beside.open("r+b") as stream:
-                locked = _lock(stream)
+                locked = lock(stream)
             # Where nothing can be locked, age alone has to tell.
             enough = _A_DAY if locked is None else _SECONDS_TO_LOCK
             if locked is not False and age > enough:
                 beside.unlink()
 
 
-def _lock(stream: IO[bytes]) -> bool | None:
+def lock(stream: IO[bytes]) -> bool | None:
     """Lock a file until it is closed; False if another process has done so, None if nobody can.
 
     The lock of a process goes with it, however it ends, and holds on other machines, too.
@@ -329,7 +335,7 @@ def _synchronise(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _bytes(file: Path) -> bytes:
+def content_of(file: Path) -> bytes:
     """The content of a file, which is read to its end only if it begins as it should."""
     try:
         if not file.exists():

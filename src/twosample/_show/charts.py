@@ -27,6 +27,9 @@ from ..errors import IncompatibleParts, InputError
 
 Array = NDArray[np.float64]
 Ends = tuple[float, float]
+
+_FAR = 1.0  # widths of a null distribution beyond which an axis is broken
+_BEYOND = 0.5  # of that width, where what is far out stands then
 """The low and the high end of an axis or of an interval."""
 
 _FEWEST_BINS = 10
@@ -102,9 +105,21 @@ class NullDistribution:
             return None
         return Mark(value, f"threshold at α = {alpha:g}", f"threshold at alpha = {alpha:g}")
 
-    def x_limits(self, thresholds: Iterable[Mark | None]) -> Ends:
-        """Ends between which the bins, the observed value and these thresholds are in view."""
+    @property
+    def is_far(self) -> bool:
+        """Whether the observed value is so far out that the bins would collapse beside it."""
+        extent = float(self.edges[-1] - self.edges[0])
+        return bool(self.observed.value > self.edges[-1] + _FAR * extent)
+
+    def x_limits(self, thresholds: Iterable[Mark | None], broken: bool = False) -> Ends:
+        """Ends between which the bins, the observed value and these thresholds are in view.
+
+        On a `broken` axis an observed value that is far out stands at the right end.
+        """
         values = [*self.edges.tolist(), self.observed.value]
+        if broken and self.is_far:
+            low, high = float(self.edges[0]), float(self.edges[-1])
+            values = [low, high + _BEYOND * (high - low)]
         values += [mark.value for mark in thresholds if mark is not None]
         low = min(values)
         high = max(values)

@@ -155,7 +155,7 @@ def _all_findings(
     most = _MOST_ALBUMS if _has_images(comparison) else _MOST_PARTS
     chosen = set(ranked[:most])
     findings = {}
-    with bar("explaining", len(chosen), progress) as tick:
+    with bar("explaining samples", len(chosen), progress) as tick:
         # In the order of the comparison, which is the user's.
         for name in comparison:
             if name not in chosen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -20,6 +20,7 @@ from .page import levels_with, or_why
 ROWS_SHOWN = 8
 """The most telling rows of each sample that a page shows."""
 
+_CANDIDATES = 5  # telling rows for each that is shown, so that those need not be alike
 _MOST_ROWS = 4000  # held-out rows of each sample, for what compares all of them with each other
 _MOST_POINTS = 1500  # on the map
 _MOST_PICTURES = 600  # on the map, where each point comes with its picture
@@ -127,7 +128,7 @@ def _explain_a_part(
         part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
     return explain(
         part,
-        rows=ROWS_SHOWN,
+        rows=_CANDIDATES * ROWS_SHOWN,
         rng=generators.numpy("explain"),
         progress=progress,
     )
@@ -162,4 +163,5 @@ def on_fewer_points(
         units=None if samples.units is None else samples.units.take(chosen_x, chosen_y),
     )
     # The points are scaled already, and what was learned stays as it is.
-    return fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))
+    part = fitted._test_scaled(fewer, generators, Resources(fitted.spec.memory))
+    return replace(part, names=result.names, seed=result.seed)

@@ -125,6 +125,8 @@ class PointMap(Scatter):
         The share of the variance that the two axes have; None where they are all there is.
     field
         The witness all over the plane, where the data are two columns of numbers.
+    by_witness
+        Whether the horizontal axis is the witness itself.
     """
 
     witness: Array
@@ -134,6 +136,7 @@ class PointMap(Scatter):
     space: str
     share: float | None
     field: Field | None
+    by_witness: bool = False
 
     title = "The witness: blue as in X, orange as in Y"
 
@@ -252,17 +255,23 @@ def point_map(
     pooled_witness = np.concatenate([witness_x, witness_y])
     rows_x, rows_y = row_numbers(samples)
     pooled_rows = torch.cat([rows_x, rows_y])
+    at_points = pooled_witness[chosen.numpy()]
+    # Main axes need not tell the samples apart. The witness does, so it is one of the axes.
+    by_witness = layout.features is not None and float(at_points.std()) > 0
+    if by_witness and layout.features is not None:
+        layout = _along_witness(layout, layout.features, at_points)
     return PointMap(
         layout.positions,
         of_y,
         layout.axes,
-        witness=pooled_witness[chosen.numpy()],
+        witness=at_points,
         points=chosen.numpy(),
         rows=pooled_rows[chosen].numpy(),
         total=n + m,
         space=layout.space,
         share=layout.share,
         field=field,
+        by_witness=by_witness,
     )
 
 
@@ -274,6 +283,17 @@ class _Layout:
     axes: tuple[str, str]
     space: str
     share: float | None = None
+    features: Array | None = None  # of a table that is drawn along main axes
+
+
+def _along_witness(layout: _Layout, features: Array, witness: Array) -> _Layout:
+    """The witness across; up, the main axis of what is left of the features without it."""
+    across = (witness - witness.mean()) / witness.std()
+    centred = features - features.mean(0)
+    rest = centred - np.outer(across, across @ centred) / len(across)
+    positions, _ = _main_axes(rest)
+    axes = ("witness: like Y on the left, like X on the right", f"main axis of {layout.space}")
+    return _Layout(np.column_stack([across, positions[:, 0]]), axes, layout.space)
 
 
 def _layout(
@@ -291,7 +311,8 @@ def _layout(
         return _Layout(positions, (space, "nothing: spread at random"), space)
     positions, share = _main_axes(features)
     axes = (f"first main axis of {space}", "second main axis")
-    return _Layout(positions, axes, space, share)
+    kept = features if samples.schema.kind == "table" else None
+    return _Layout(positions, axes, space, share, kept)
 
 
 def row_numbers(samples: Samples) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.samples import Scaling
 from .._data.schema import Column
 from .._insight.held_out import held_out, places
 from .._result import TwoSampleResult
@@ -110,8 +111,11 @@ class Shares:
         return f"Shares of the levels of {self.name} in X and in Y: {', '.join(texts)}."
 
 
-def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
-    """How one column of a table is distributed in each of the held-out samples."""
+def marginal_of(result: TwoSampleResult, name: str, most: int | None = None) -> Densities | Shares:
+    """How one column of a table is distributed in each of the held-out samples.
+
+    Of numbers at most so many of each sample are looked at; None for all.
+    """
     fitted, samples = held_out(result)
     columns = places(samples.schema)
     names = [column.name for column, _ in columns]
@@ -119,11 +123,14 @@ def marginal_of(result: TwoSampleResult, name: str) -> Densities | Shares:
         listed = ", ".join(names) or "none, as these are images"
         raise InputError(f"there is no column {name!r}; there are {listed}.")
     column, place = columns[names.index(name)]  # place: a slice of encoded columns
-    all_x = fitted.scaling.undo(samples.x).numpy()
-    all_y = fitted.scaling.undo(samples.y).numpy()
-    x = all_x[:, place]  # (n, encoded columns)
-    y = all_y[:, place]  # (m, encoded columns)
+    # This column alone: a table may have hundreds.
+    alone = Scaling(fitted.scaling.shift[place], fitted.scaling.scale[place])
+    x = alone.undo(samples.x[:, place]).numpy()  # (n, encoded columns)
+    y = alone.undo(samples.y[:, place]).numpy()  # (m, encoded columns)
     if column.kind == "numeric":
+        if most is not None:
+            x = x[:: -(-len(x) // most)]
+            y = y[:: -(-len(y) // most)]
         present_x = _present(column, x)
         present_y = _present(column, y)
         return _of_numbers(name, present_x[:, 0], present_y[:, 0])

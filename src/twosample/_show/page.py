@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,6 +57,19 @@ def ready(path: str | Path) -> Path:
     """
     _environment()
     return writable(path)
+
+
+@dataclass(frozen=True)
+class InlineReport:
+    """A page that a notebook shows where it stands; `html` is all of it."""
+
+    html: str = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        # A frame of its own: the styles and the script of a page are for that page only.
+        page = html.escape(self.html, quote=True)
+        style = "width:100%;height:80vh;min-height:600px;border:0"
+        return f'<iframe srcdoc="{page}" style="{style}" title="Report of a test"></iframe>'
 
 
 def write(page: str, path: str | Path) -> Path:

@@ -21,20 +21,25 @@ import torch
 from torch import Tensor
 
 from .._calibration import PairSwap, Permutation
+from .._data.tables import told_apart
+from .._insight.changes import pair_changes
 from .._insight.column_tests import ColumnDifference
 from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import predict_power
 from .._insight.prediction import PowerPlan
+from .._insight.summary import effect_sentence
+from .._insight.tolerance import Decision
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
-from .._result import ALPHA, TwoSampleResult, format_pvalue
+from .._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from .._version import __version__
+from .changes import change_cards, diverse
 from .charts import PowerCurve, held_out_objective, null_of, power_over_sizes, training_of
 from .findings import ROWS_SHOWN, Findings, findings_of
 from .maps import WITNESS_CLASSES, PointMap, kernel_contours_of
 from .marginals import marginal_of
-from .page import as_text, fill, or_why, ready, write
+from .page import InlineReport, as_text, fill, or_why, ready, write
 from .pictures import sprite, thumbnails
 from .svg import Drawn
 from .svg_charts import (
@@ -54,7 +59,10 @@ Fact: TypeAlias = tuple[str, str, bool]
 """A name, a value, and whether the value is code."""
 
 _COLUMNS_DRAWN = 6  # two lines of three on a desktop
+_PAIRS_MOVED = 5  # pairs whose measures are told before and after
 _VALUES_SHOWN = 7  # columns whose values stand beside a row
+_LAST_STEPS = 10  # of a training, whose mean is what it reached
+_KEPT = 0.25  # of it, below which it did not generalise
 _THUMBNAIL = 96  # pixels of the longer side of a telling image
 
 _ADJUSTED = {
@@ -71,7 +79,7 @@ def write_report(
     path: str | Path,
     *,
     alpha: float = ALPHA,
-    names: tuple[str, str] = ("X", "Y"),
+    names: tuple[str, str] | None = None,
     explanation: Explanation | None = None,
     facts: Mapping[str, object] | None = None,
     rng: RNGLike | None = None,
@@ -91,11 +99,23 @@ def write_report(
     return write(page, path)
 
 
+def inline_report(
+    result: TwoSampleResult,
+    *,
+    alpha: float = ALPHA,
+    names: tuple[str, str] | None = None,
+    facts: Mapping[str, object] | None = None,
+    rng: RNGLike | None = None,
+) -> InlineReport:
+    """What `render` gives, to be shown by a notebook."""
+    return InlineReport(render(result, alpha=alpha, names=names, facts=facts, rng=rng))
+
+
 def render(
     result: TwoSampleResult,
     *,
     alpha: float = ALPHA,
-    names: tuple[str, str] = ("X", "Y"),
+    names: tuple[str, str] | None = None,
     explanation: Explanation | None = None,
     facts: Mapping[str, object] | None = None,
     rng: RNGLike | None = None,
@@ -110,7 +130,7 @@ def render(
     alpha
         The level of the verdict; a reader may choose another one.
     names
-        What X and Y are, such as the names of their files.
+        What X and Y are, such as the names of their files; None means those of the result.
     explanation
         What `explain(result)` gave; made here if None.
     facts
@@ -129,12 +149,19 @@ def render(
     >>> render(result, rng=0).count("<section")
     7
     """
+    names = result.names if names is None else told_apart(*names)
     generators = Generators(result.seed if rng is None else rng)
     findings = findings_of(result, alpha, explanation, generators, progress)
     # The script needs the levels for its slider, and the points for what a reader points at.
     return fill(
         "report.html.jinja",
-        {"levels": findings.levels, "alpha": alpha, "points": _points(findings)},
+        {
+            "levels": findings.levels,
+            "alpha": alpha,
+            "points": _points(findings),
+            "summary": result.summary(names, alpha=alpha),
+            "markdown": result.summary(names, alpha=alpha, markdown=True),
+        },
         findings=findings,
         result=result,
         levels=findings.levels,
@@ -154,12 +181,41 @@ def render(
 # The parts of the page, in their order. Each function gives what the template shows.
 
 
+_TITLES = {
+    "differ": "The samples differ by more than the tolerance",
+    "equivalent": "Equivalent within the tolerance",
+    "undecided": "Not enough rows to say",
+}
+
+
+def _is_alarm(findings: Findings, decision: Decision | None, level: float) -> bool:
+    """Whether the title has the colour of a difference."""
+    if decision is not None:
+        return decision.verdict == "differ"
+    return findings.result.reject(level)
+
+
+def _margins(decision: Decision | None) -> str:
+    """What the margins of a tolerance say, in a sentence."""
+    if decision is None:
+        return ""
+    return "; ".join(margin.sentence() for margin in decision.margins) + "."
+
+
 def _verdict(findings: Findings) -> dict[str, Any]:
     result = findings.result
     p = format_pvalue(result.pvalue)
 
+    decision = None if result.tolerance is None else result.decide(findings.alpha)
+
     def title(level: float) -> str:
+        if decision is not None:
+            return _TITLES[decision.verdict]  # the tolerance was asked about at one level
         return "The samples differ" if result.reject(level) else "No difference found"
+
+    def could_find(level: float) -> str:
+        smallest = None if result.reject(level) else result.smallest_difference
+        return "" if smallest is None else smallest.sentence()
 
     def side(level: float) -> str:
         where = "at most" if result.reject(level) else "above"
@@ -169,7 +225,11 @@ def _verdict(findings: Findings) -> dict[str, Any]:
     return {
         "title": findings.at_levels(title),
         "differ": {level: result.reject(level) for level in findings.levels},
+        "colour": {level: _is_alarm(findings, decision, level) for level in findings.levels},
         "side": findings.at_levels(side),
+        "effect": effect_sentence(result),
+        "decision": _margins(decision),
+        "could_find": findings.at_levels(could_find),
         "p": p,
         "exact": is_exact(result),
     }
@@ -188,15 +248,15 @@ def _effect(findings: Findings) -> dict[str, Any]:
     notes = {
         "MMD": "the distance between the samples as the kernel sees them; 0 means none",
         "J": "MMD² over its standard deviation; the power of the test grows with it",
-        "Accuracy": f"of the classifier on held-out {unit}, with the same weight for both samples; "
-        "0.5 is chance",
-        "AUC": "the chance that one of X scores higher than one of Y; 0.5 is chance",
+        "Accuracy": f"of the witness on {unit} it has not seen, with the same weight for both "
+        "samples; 0.5 is chance",
+        "AUC": _auc_note(effect.auc_interval),
     }
     values = {
+        "AUC": effect.auc,
+        "Accuracy": effect.accuracy,
         "MMD": effect.mmd,
         "J": effect.criterion,
-        "Accuracy": effect.accuracy,
-        "AUC": effect.auc,
     }
     tiles: list[dict[str, Any]] = []
     for name, value in values.items():
@@ -208,6 +268,14 @@ def _effect(findings: Findings) -> dict[str, Any]:
             "note": notes[name],
         }
         tiles.append(tile)
+
+    if effect.changed:
+        tile = {
+            "name": f"{unit.capitalize()} that would have to change",
+            "value": f"≥ {100 * effect.changed:.1f} %",
+            "note": "of one sample, to make the distributions equal; with 95 % confidence",
+        }
+        tiles.insert(0, tile)
 
     # Power takes one more pass over all pairs of rows, so it comes from the explained ones.
     source = findings.explained or findings.result
@@ -221,6 +289,14 @@ def _effect(findings: Findings) -> dict[str, Any]:
         note = f"the chance to find this difference again with as many {unit}, at α = {ALPHA:g}"
         tiles.append({"name": "Power", "value": f"{effect.power:.2f}", "note": note})
     return {"tiles": tiles, "chart": chart, "why_not": why_not}
+
+
+def _auc_note(interval: tuple[float, float] | None) -> str:
+    text = "the chance that one of X scores higher than one of Y; 0.5 is chance"
+    if interval is None:
+        return text
+    low, high = interval
+    return f"{low:.2f} to {high:.2f}: {text}"
 
 
 def _power_tiles(findings: Findings, predicted: PowerPlan) -> list[dict[str, Any]]:
@@ -298,6 +374,7 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     explanation = findings.explanation
     if explanation is None or not explanation.columns:
         return None
+    result = findings.result
     ranked = explanation.ranked()
     by_name = {column.name: column for column in ranked}
     # Bars are drawn in proportion to the longest one; importances may all be 0.
@@ -305,22 +382,15 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     longest = max(lengths) or 1.0
 
     def differing(level: float) -> str:
-        count = sum(column.reject(level) for column in ranked)
+        # Closed by the test itself: where it finds nothing, no column is said to differ.
+        count = sum(column.reject(level) for column in ranked) if result.reject(level) else 0
         verb = "differs by itself" if count == 1 else "differ by themselves"
         number = count or "None"
-        text = f"{number} of {len(ranked)} columns {verb} at α = {level:g}."
-        found_any = count or explanation.reject_pairs(level)
-        if found_any and not findings.result.reject(level):
-            # A page must not seem to say two things at once.
-            text += (
-                " What is found here is not the verdict: the test itself finds no difference at "
-                "this level."
-            )
-        return text
+        return f"{number} of {len(ranked)} columns {verb} at α = {level:g}."
 
     pairs = {}
     if explanation.pairs:
-        pairs = {level: explanation.pair_sentences(level) for level in findings.levels}
+        pairs = {level: _pair_sentences(findings, level) for level in findings.levels}
 
     drawn = []
     for name in explanation.telling_columns(findings.alpha)[:charts]:
@@ -330,8 +400,11 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
         drawn.append({"column": by_name[name], "chart": chart})
     return {
         "table": [_column_cells(column, longest) for column in ranked],
+        "changes": change_cards(findings) if charts == _COLUMNS_DRAWN else [],
+        "regions": result.regions if charts == _COLUMNS_DRAWN else (),
         "differing": findings.at_levels(differing),
         "pairs": pairs,
+        "moved": _moved_pairs(findings) if charts == _COLUMNS_DRAWN else [],
         "symbol": explanation.symbol.replace("^2", "²"),
         "importance": explanation.importance_from is not None,
         "charts": drawn,
@@ -339,6 +412,33 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
         "adjusted": _ADJUSTED[explanation.correction],
         "notes": explanation.notes,
     }
+
+
+def _pair_sentences(findings: Findings, level: float) -> list[str]:
+    """What there is to say about pairs at a level; nothing where the test finds nothing."""
+    explanation = findings.explanation
+    if explanation is None:
+        return []
+    if not findings.result.reject(level):
+        count = len(explanation.pairs)
+        return [f"No difference found in any of {count:,} pairs" if count > 1 else "None found"]
+    return explanation.pair_sentences(level)
+
+
+def _moved_pairs(findings: Findings) -> list[str]:
+    """How the pairs that go together otherwise went before and after, at the level of the page."""
+    explanation = findings.explanation
+    if explanation is None or not findings.result.reject(findings.alpha):
+        return []
+    changes = pair_changes(findings.result, explanation)
+    found = [pair for pair in changes if pair.reject(findings.alpha) and not pair.follows_from]
+    found.sort(key=lambda pair: -pair.effect)
+    sentences = []
+    for pair in found[:_PAIRS_MOVED]:
+        first, second = pair.columns
+        moved = f"{pair.before:.2f} → {pair.after:.2f}"
+        sentences.append(f"{first} and {second}: {pair.measure} {moved}")
+    return sentences
 
 
 def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:
@@ -365,8 +465,9 @@ def rows_part(
     if explanation is None:
         return None
     columns = _value_columns(findings)
-    of_x = explanation.rows_x[:most]
-    of_y = explanation.rows_y[:most]
+    of_x = diverse(explanation.rows_x, most)
+    of_y = diverse(explanation.rows_y, most)
+    points = sum(explanation.sizes)
     pixels = [row.pixels for row in (*of_x, *of_y)]
     images = [image for image in pixels if image is not None]  # rows of a table have none
     # All at once, because floats of both samples share one scale; then in the order of the rows.
@@ -375,7 +476,8 @@ def rows_part(
     def cells(row: TellingRow) -> dict[str, Any]:
         return {
             "row": row.row,
-            "share": row.share,
+            # A share of a percent of thousands of rows says nothing to anybody.
+            "times": None if row.share is None else row.share * points,
             "cells": [row.values[name] for name in columns],
             "picture": next(pictures, None),
         }
@@ -435,6 +537,11 @@ def _about_map(points: PointMap) -> str:
         which = f"All {shown:,} points"
     if points.in_plane:
         where = "in the plane of the data"
+    elif points.by_witness:
+        where = (
+            "along the witness, from like Y to like X, and up along what else varies most in "
+            f"{points.space}"
+        )
     elif points.share is not None:
         where = (
             f"along the two main axes of {points.space}, which have {100 * points.share:.0f} % of "
@@ -499,9 +606,18 @@ def _training(findings: Findings) -> dict[str, Any]:
         "stopped": log.stopped[:1].upper() + log.stopped[1:],
         "objective": "J" if isinstance(objective, PowerCriterion) else repr(objective),
         "held_out": held_out_objective(result),
+        "overfitted": _is_overfitted(log, held_out_objective(result)),
         "curve": curve,
         "chart": None if curve is None else training_chart(curve),
     }
+
+
+def _is_overfitted(log: TrainingLog, held_out: float | None) -> bool:
+    """Whether little of what was reached in training is left on other rows."""
+    if held_out is None or not log.objective:
+        return False
+    reached = float(np.mean(log.objective[-_LAST_STEPS:]))
+    return reached > 0 and held_out < _KEPT * reached
 
 
 def _repeat(findings: Findings, facts: Mapping[str, object]) -> list[Fact]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,30 @@ def null_chart(null: NullDistribution, levels: Sequence[float], alpha: float) ->
     """The null distribution, the observed value and the threshold at each level."""
     thresholds = {level: null.threshold(level) for level in levels}
     # All of them are in view, so that only the threshold moves when a reader chooses a level.
-    across = null.x_limits(thresholds.values())
+    across = null.x_limits(thresholds.values(), broken=True)
     highest = float(null.shares.max())
     canvas = Canvas(across, (0, highest), top=_FLAGS)
     with canvas.group(class_="bars"):
         _draw_histogram(canvas, null)
-    canvas.x_axis(null.symbol)
+    observed = null.observed
+    if null.is_far:
+        # The observed value stands at the end of an axis that is broken before it.
+        width = across[1] - across[0]
+        observed = replace(observed, value=across[1] - 0.04 * width)
+        ticks = [tick for tick in canvas.x.ticks() if tick <= across[1] - 0.3 * width]
+        canvas.x_axis(null.symbol, ticks=ticks)
+        gap = canvas.x.place(across[1] - 0.14 * width)
+        canvas.text("//", gap, canvas.bottom + 5, "break", anchor="middle")
+        value = f"{null.observed.value:.3g}"
+        place = canvas.x.place(observed.value)
+        canvas.text(value, place, canvas.bottom + 18, "tick", anchor="middle")
+    else:
+        canvas.x_axis(null.symbol)
     for level, mark in thresholds.items():
         with canvas.level(level, shown=alpha):
             if mark is not None:
                 canvas.flag(mark, 1, "flag threshold")
-    canvas.flag(null.observed, 0, "flag observed")
+    canvas.flag(observed, 0, "flag observed")
     return canvas.picture(null.alt)
 
 

@@ -7,19 +7,21 @@ for any number of shuffles without looking at them again. What a shuffle moves a
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
-from .._products import Embedded
+from .._products import Embedded, rows_of
 from .._result import Effect
 from ..errors import IncompatibleParts
+from .folds import CrossFitted, distance, folds_of, noise_share
 from .planting import Planted
 
 PairEstimator: TypeAlias = Literal["unbiased", "biased", "paired"]
@@ -139,6 +141,32 @@ def sums_over(bins: Bins, values: Tensor) -> Tensor:
     """(count, ...) sums of the (n + m, ...) values of all points over each bin, in float64."""
     sums = torch.zeros(bins.count, *values.shape[1:], dtype=torch.float64)
     return sums.index_add_(0, bins.of_all, values)
+
+
+class Found(NamedTuple):
+    """A difference that a test finds."""
+
+    separation: float  # of the means, in spreads of what is looked at
+    what: str  # "columns" of numbers, "levels" of categories, or "all" columns or pixels together
+    place: int | None  # of the encoded column that is looked at
+
+
+class SquaredMMD(NamedTuple):
+    """An estimate of MMD^2, and what is known of its error."""
+
+    value: float  # without bias, so it may be negative
+    error: float  # the standard error
+    largest: float  # eigenvalue of the kernel's covariance at most
+    squares: float  # of all eigenvalues, added up
+
+    def error_at(self, mmd2: float, n: int, m: int) -> float:
+        """The largest standard error that samples with this MMD^2 can have.
+
+        The variance of the witness is at most MMD^2 times the largest eigenvalue.
+        """
+        scale = 1 / n + 1 / m
+        first = 4 * mmd2 * self.largest * scale
+        return math.sqrt(first + 2 * scale**2 * self.squares)
 
 
 @dataclass(frozen=True)
@@ -325,6 +353,78 @@ class Statistic(ABC):
         `z` holds the embedded points of X, of Y and then the new ones, for which values come back.
         """
         raise self._cannot_be_taken_apart()
+
+    def cross_fitted(
+        self, representation: Any, points: EmbeddedSamples, prepared: Any
+    ) -> CrossFitted:
+        """Scores of all points, each by the witness of points in other folds."""
+        n, m = points.sizes
+        folds = folds_of(n, m)
+        is_x = torch.arange(n + m) < n
+        count = int(folds.max()) + 1
+        scores = torch.zeros(n + m, dtype=torch.float64)
+        seen = 0.0
+        unseen = 0.0
+        for fold in range(count):
+            here = folds == fold
+            # The first witness is asked about its own points, too: that tells how much of it is
+            # chance.
+            asked = torch.ones_like(here) if fold == 0 else here
+            found = torch.zeros_like(scores)
+            found[asked] = self._witness_of(representation, points, is_x, ~here, asked)
+            scores[here] = found[here]
+            unseen += distance(found[here], is_x[here]) / count
+            if fold == 0:
+                seen = distance(found[~here], is_x[~here])
+        return CrossFitted(scores, folds, noise_share(seen, unseen))
+
+    def _witness_of(
+        self,
+        representation: Any,
+        points: EmbeddedSamples,
+        is_x: Tensor,
+        learned: Tensor,
+        asked: Tensor,
+    ) -> Tensor:
+        """The witness of the points that are `learned` from, at those that are `asked` about."""
+        of_x = torch.nonzero(learned & is_x)[:, 0]
+        of_y = torch.nonzero(learned & ~is_x)[:, 0]
+        new = torch.nonzero(asked)[:, 0]
+        places = torch.cat([of_x, of_y, new])
+        z = rows_of(points.parts, places.to(points.parts[0].device))
+        memory = points.resources.memory
+        values = self.witness(representation, z, len(of_x), len(of_y), 1.0, memory)
+        return values.double().cpu()
+
+    def squared_mmd(self, representation: Any, prepared: Any, rows: Tensor) -> SquaredMMD | None:
+        """An MMD^2 that it looks at without having chosen it by the data.
+
+        For statistics that are no MMD over all pairs themselves; None for those without any.
+        """
+        return None
+
+    def separation_found(
+        self,
+        representation: Any,
+        prepared: Any,
+        shuffles: Tensor,
+        null: Tensor,
+        threshold: float,
+        power: float,
+    ) -> Found | None:
+        """The smallest separation of a witness, chosen in advance, that is found with this power.
+
+        None for a statistic that cannot say.
+        """
+        return None
+
+    def separation_at_most(self, prepared: Any, alpha: float) -> float | None:
+        """What the squared separation of no witness exceeds, with error alpha.
+
+        Infinity where there are too few points to say, and None for a statistic whose witness is
+        not the best of a known class.
+        """
+        return None
 
     def _cannot_be_taken_apart(self) -> IncompatibleParts:
         return IncompatibleParts(

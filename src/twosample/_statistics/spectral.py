@@ -17,19 +17,30 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
 from .._data.schema import Schema
-from .._fusing import Moments, by_own_tail, fuse_kinds, gamma_surprise, surprise
+from .._estimators import noncentrality_at_most
+from .._fusing import (
+    Moments,
+    by_own_tail,
+    by_tail,
+    fuse_kinds,
+    gamma_surprise,
+    moments_of,
+    surprise,
+)
 from .._products import Embedded
 from .._result import Effect
 from .._views import View, Views
+from .._views.columns import Values
 from ..errors import IncompatibleParts, InputError
-from .base import Bins, Statistic
+from .base import Bins, Found, SquaredMMD, Statistic
+from .folds import FOLDS, CrossFitted, best_cut, distance, noise_share
 from .planting import Planted
 from .stacks import PreparedStack, ViewOfRow, along_axes
 from .sums import add_up, features_in_parts, seen_in_parts, shape_of
@@ -37,7 +48,25 @@ from .sums import add_up, features_in_parts, seen_in_parts, shape_of
 _REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
 _COPIES = 3  # of sums over bins that are in memory at a time
 _FEWEST_BINS = 128  # fewer would cost power
+_POINTS_AN_AXIS = 5  # fewer leave too little to tell how far apart samples are in a view
+_FAR_BEYOND = 2.0  # times the mean of T in theory
+_TARGETS = 5  # views into which a difference is planted
+_FARTHEST = 1e3  # spreads: no test misses that
+_HALVINGS = 12
+_LABELLINGS = 100  # that tell what chance does to single rows
 _TIE = 1e-6  # values of the statistic that differ by less are equal but for rounding
+
+
+class Labellings(NamedTuple):
+    """The observed labelling, then others by chance."""
+
+    weights: Tensor  # (B + 1, S) of each bin in the difference of means
+    scale: float  # 1/n + 1/m
+
+    @property
+    def observed(self) -> Tensor:
+        """(S,) the weights of the observed one."""
+        return self.weights[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +104,31 @@ class PreparedSpectral:
         means = torch.cat([mean for mean, _ in moments])
         variances = torch.cat([variance for _, variance in moments])
         return means, variances
+
+    def among(self, kept: Tensor) -> Labellings:
+        """The observed labelling of some bins, (S,) True for each, and others by chance.
+
+        Of a design, whose units change places in ways of their own, the observed one alone.
+        """
+        if self.bins.cells is not None or self.bins.usual_sizes is not None:
+            return Labellings(self.observed()[None], self.scale)
+        sizes = torch.bincount(self.bins.of_all, minlength=self.bins.count).double()
+        sizes = torch.where(kept, sizes, 0.0)
+        observed = self.in_x()
+        n = float(sizes @ observed)
+        m = float(sizes.sum()) - n
+        generator = torch.Generator().manual_seed(0)
+        moving = torch.nonzero(kept[: self.bins.moving])[:, 0]
+        keys = torch.rand(_LABELLINGS, len(moving), generator=generator, dtype=torch.float64)
+        in_x = observed.repeat(_LABELLINGS + 1, 1)
+        in_x[1:, moving] = observed[moving[keys.argsort(1)]]
+        weights = in_x / n - (1 - in_x) / m
+        return Labellings(torch.where(kept, weights, 0.0), 1 / n + 1 / m)
+
+    def observed(self) -> Tensor:
+        """(S,) the weights of bins that make the observed difference of means."""
+        weights, scales = self.weighed(self.in_x()[None])
+        return scales[0] * weights[0]
 
     def in_x(self) -> Tensor:
         """(S,) ones for the bins of X, as observed."""
@@ -204,13 +258,16 @@ class Spectral(Statistic):
         return Effect(power=power)
 
     def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted | None:
-        if prepared.bins.usual_sizes is not None:
-            return None  # a difference is planted into rows that are independent
+        bins = prepared.bins
+        if bins.cells is not None:
+            return None  # a difference within cells is another one
+        # Where units move, it is their number that counts, and theory knows nothing of them.
+        units = None if bins.usual_sizes is None else bins.moving
         in_x = prepared.bins.in_x(shuffles)
         observed = prepared.in_x()
         stacks = []
         for stack, kind in prepared.stacks_and_kinds():
-            planted = stack.planted(kind, in_x, observed, prepared.sizes)
+            planted = stack.planted(kind, in_x, observed, prepared.sizes, units)
             stacks.append(planted)
         return Planted(stacks, prepared.shares)
 
@@ -285,53 +342,325 @@ class Spectral(Statistic):
         """(N,) the best witness of the observed labelling at these points: higher nearer to X."""
         number, row = self.best(prepared)
         chosen = prepared.stacks[number]
-        weights, scales = prepared.weighed(prepared.in_x()[None])
-        view, direction = chosen.discriminant(row, weights[0], scales[0])
-        stack = cast(View, views.stacks[chosen.stack])
-        mean = chosen.means[view]
-        width = chosen.means.numel()
-        scores = []
-        with torch.no_grad():
-            for seen in seen_in_parts(views, rows):
-                for features in features_in_parts(stack, seen, width):
-                    centred = features[:, view] - mean
-                    scores.append(centred @ direction)
-        return torch.cat(scores)
+        view, direction = chosen.discriminant(row, prepared.observed())
+        return _scores_of(views, prepared, rows, [_Witness(number, view, direction)])[:, 0]
 
     def best(self, prepared: PreparedSpectral) -> tuple[int, int]:
         """The stack, among those prepared, and the row in it that speak loudest against P = Q."""
-        weights, scales = prepared.weighed(prepared.in_x()[None])
-        rows_of_kinds = torch.bincount(prepared.kinds)
-        loudest = -math.inf
-        place = (0, 0)
-        for number, (stack, kind) in enumerate(prepared.stacks_and_kinds()):
-            values = stack.evaluate(weights, scales)[:, 0]
-            mean, variance = stack.expected(prepared.scale)
-            surprises = gamma_surprise(values, mean, variance)
-            # The largest of many is large by chance.
-            many = math.log(int(rows_of_kinds[kind]))
-            surprises = surprises - many + prepared.shares[kind].log()
-            row = int(surprises.argmax())
-            largest = float(surprises[row])
-            if largest > loudest:
-                loudest = largest
-                place = (number, row)
-        return place
+        everything = torch.ones(prepared.bins.count, dtype=torch.bool)
+        return _loudest(prepared, prepared.among(everything))
+
+    def cross_fitted(
+        self, representation: Views, points: EmbeddedSamples, prepared: PreparedSpectral
+    ) -> CrossFitted:
+        """All folds from the sums of the test itself: bins make the folds.
+
+        The covariance is that of all points. It knows no labels, so a witness has seen none of its
+        own fold. Points that stay in place in every shuffle serve for learning only.
+        """
+        (rows,) = points.parts
+        n, m = points.sizes
+        bins = prepared.bins
+        fold_of_bin = _folds_of_bins(bins)
+        folds = fold_of_bin[bins.of_all]
+        count = int(folds.max()) + 1
+        witnesses = [_without(prepared, fold_of_bin == fold) for fold in range(count)]
+        scores = _scores_of(representation, prepared, rows, witnesses)  # (N, folds)
+        is_x = torch.arange(n + m) < n
+        own = torch.zeros(n + m, dtype=torch.float64)
+        seen = 0.0
+        unseen = 0.0
+        for fold in range(count):
+            here = folds == fold
+            # In units of the distance that the witness has on its own points, so that all folds
+            # count alike.
+            apart = distance(scores[~here, fold], is_x[~here])
+            of_fold = scores[:, fold] / (apart if apart > 0 else 1.0)
+            cut = best_cut(of_fold[~here], is_x[~here])
+            own[here] = of_fold[here] - cut
+            seen += distance(of_fold[~here], is_x[~here])
+            unseen += distance(of_fold[here], is_x[here])
+        return CrossFitted(own, folds, noise_share(seen, unseen))
+
+    def separation_at_most(self, prepared: PreparedSpectral, alpha: float) -> float:
+        """What the squared separation of no witness of any view exceeds, with error alpha.
+
+        The separation is the difference of mean scores in spreads. In a view with D axes,
+        T(0) / (1/n + 1/m) has a noncentral chi-squared law with D degrees of freedom, whose
+        noncentrality is the squared separation of the best witness over 1/n + 1/m. Each view is
+        bounded by itself: the largest bound fails only if that of the best view does. Infinity
+        where some view has too many axes for so few points.
+        """
+        points = sum(prepared.sizes)
+        everything = torch.ones(prepared.bins.count, dtype=torch.bool)
+        labellings = prepared.among(everything)
+        largest = 0.0
+        for stack in prepared.stacks:
+            bare = stack.without_ridge()
+            axes = bare.weights.gt(0).sum(2)[:, 0]  # (views,)
+            if int(axes.max()) * _POINTS_AN_AXIS > points:
+                return math.inf
+            values = bare.evaluate_weights(labellings.weights)
+            mean, variance = moments_of(values[:, 1:], bare.expected(labellings.scale))
+            has_axes = (axes > 0) & (variance[:, 0] > 0)
+            degrees = 2 * mean[:, 0].square() / variance[:, 0]
+            ratio = degrees * values[:, 0] / mean[:, 0]
+            bounds = noncentrality_at_most(ratio[has_axes], degrees[has_axes], alpha)
+            largest = max(largest, float(bounds.max()) if len(bounds) else 0.0)
+        # The pooled covariance contains the difference itself, which makes T smaller.
+        n, m = prepared.sizes
+        total = largest * labellings.scale
+        rest = 1 - n * m / points**2 * total
+        return total / rest if rest > 0 else math.inf
+
+    def separation_found(
+        self,
+        representation: Views,
+        prepared: PreparedSpectral,
+        shuffles: Tensor,
+        null: Tensor,
+        threshold: float,
+        power: float,
+    ) -> Found | None:
+        """The separation that is found with this power, in a view that was chosen in advance.
+
+        `null` has the (B,) values over the shuffles. The difference is planted into each, into one
+        view alone. Other views would see something of it, too, so the answer is on the safe side.
+        """
+        targets = _targets(representation, prepared)
+        if targets is None:
+            return None
+        number, rows, what = targets
+        planting = _Planting(prepared, prepared.bins.in_x(shuffles), null, number)
+        wanted = sorted((planting.needed(row, threshold, power), row) for row in rows)
+        separation, row = wanted[len(wanted) // 2]
+        stack = representation.stacks[prepared.stacks[number].stack]
+        place = int(stack.atoms[row]) if isinstance(stack, Values) else None
+        return Found(separation, what, place)
+
+    def squared_mmd(
+        self, representation: Views, prepared: PreparedSpectral, rows: Tensor
+    ) -> SquaredMMD | None:
+        """Of the view that is a kernel at its usual width, whatever the data say.
+
+        With s the eigenvalues of the covariance, T(infinity) is too large by
+        (1/n + 1/m) sum_i s_i, and the noise of the witness makes its variance too large by
+        (1/n + 1/m) sum_i s_i^2.
+        """
+        found = _usual_view(representation, prepared)
+        if found is None:
+            return None
+        number, row = found
+        chosen = prepared.stacks[number]
+        n, m = prepared.sizes
+        scale = prepared.scale
+        weights = prepared.observed()
+        value = float(chosen.evaluate_weights(weights[None])[row, 0])
+        view, direction = chosen.discriminant(row, weights)
+        witness = _Witness(number, view, direction)
+        scores = _scores_of(representation, prepared, rows, [witness])[:, 0]
+        spectrum = chosen.spectrum[view]
+        squares = float(spectrum.square().sum())
+        of_x = float(scores[:n].var()) - scale * squares
+        of_y = float(scores[n:].var()) - scale * squares
+        first = 4 * max(0.0, of_x) / n + 4 * max(0.0, of_y) / m
+        second = 2 * scale**2 * squares
+        without_bias = value - scale * float(spectrum.sum())
+        error = math.sqrt(first + second)
+        return SquaredMMD(without_bias, error, float(spectrum.max()), squares)
 
     def _observed(self, views: Views, rows: Tensor, sizes: tuple[int, int]) -> PreparedSpectral:
-        """What one labelling needs: two bins, which stay where they are."""
-        n, m = sizes
-        bins = Bins(
-            of_x=torch.zeros(n, dtype=torch.int64),
-            of_y=torch.ones(m, dtype=torch.int64),
-            moving_x=0,
-            moving_y=0,
-            size=1,
-        )
+        """What the witness of one labelling needs: bins that show what chance does."""
         schema = cast(Schema, views.schema)
         points = EmbeddedSamples((rows,), sizes, schema)
         generator = torch.Generator().manual_seed(0)  # the same witness every time
-        return self.prepare(views, points, bins, generator)
+        return self.prepare(views, points, _some_bins(*sizes, generator), generator)
+
+
+def _some_bins(n: int, m: int, generator: torch.Generator) -> Bins:
+    """Bins of one size, of points in random orders; those that are left over stay."""
+    size = max(1, min(n, m) // _FEWEST_BINS)
+    # What stays in place is no chance, so nearly all points move.
+    most = 4 * _FEWEST_BINS
+    moving_x = min(n // size, most)
+    moving_y = min(m // size, most)
+    moving = moving_x + moving_y
+    of_x = torch.randperm(n, generator=generator) // size
+    of_y = torch.randperm(m, generator=generator) // size
+    of_x = torch.where(of_x < moving_x, of_x, moving)
+    of_y = torch.where(of_y < moving_y, of_y + moving_x, moving + 1)
+    return Bins(of_x, of_y, moving_x, moving_y, size)
+
+
+class _Witness(NamedTuple):
+    """A direction in the features of one view."""
+
+    stack: int  # its place among those prepared
+    view: int
+    direction: Tensor  # (features,)
+
+
+def _usual_view(views: Views, prepared: PreparedSpectral) -> tuple[int, int] | None:
+    """The stack, among those prepared, and the row of the MMD of a kernel at its usual width."""
+    for number, chosen in enumerate(prepared.stacks):
+        stack = cast(View, views.stacks[chosen.stack])
+        if stack.kernel_view is not None and math.inf in chosen.regularisation:
+            place = chosen.regularisation.index(math.inf)
+            return number, stack.kernel_view * len(chosen.regularisation) + place
+    return None
+
+
+def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], str] | None:
+    """The stack, some of its rows, and what their views look at: numbers, levels or images."""
+    for wanted in ("columns", "levels"):
+        for number, chosen in enumerate(prepared.stacks):
+            stack = views.stacks[chosen.stack]
+            if not isinstance(stack, Values) or stack.of != wanted:
+                continue
+            # The first views are the values themselves; numbers have more than two.
+            numbers = set(stack.numbers.tolist())
+            rows = list(range(len(stack.atoms)))
+            if wanted == "columns":
+                rows = [row for row in rows if int(stack.atoms[row]) in numbers]
+            if rows:
+                step = -(-len(rows) // _TARGETS)
+                return number, rows[::step], wanted
+    found = _usual_view(views, prepared)
+    return None if found is None else (found[0], [found[1]], "all")
+
+
+class _Planting:
+    """A difference of any size in one view, planted into labellings."""
+
+    def __init__(self, prepared: PreparedSpectral, in_x: Tensor, null: Tensor, number: int) -> None:
+        of_stacks = list(prepared.stacks_and_kinds())
+        self.stack, kind = of_stacks[number]
+        scale = prepared.scale
+        self.differences = scale * (in_x @ self.stack.totals.flatten(1))  # (B, views * axes)
+        largest = []
+        for stack, other in of_stacks:
+            if other == kind:
+                values = stack.evaluate_weights(scale * in_x)
+                moments = moments_of(values, stack.expected(scale))
+                largest.append(gamma_surprise(values, *moments).amax(0))
+                if stack is self.stack:
+                    self.values = values
+                    self.moments = moments
+        self.largest = torch.stack(largest).amax(0)  # (B,) of this kind of views
+        relative = prepared.shares / prepared.shares.sum()
+        self.log_share = float(relative[kind].log())
+        own = torch.exp(self.log_share + by_tail(self.largest, self.largest))
+        # The fused value is log(1 + sum of share / p over kinds).
+        self.others = (torch.expm1(null) - own).clamp_min(1e-9)
+
+    def needed(self, row: int, threshold: float, power: float) -> float:
+        """The separation at which so many labellings exceed the threshold."""
+        low = 0.0
+        high = 1e-3
+        while self._power(row, high, threshold) < power:
+            low = high
+            high *= 2
+            if high > _FARTHEST:
+                return math.inf
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._power(row, middle, threshold) < power:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _power(self, row: int, separation: float, threshold: float) -> float:
+        views, lambdas, axes = self.stack.weights.shape
+        view, place = divmod(row, lambdas)
+        # Along the first axis of the view, of which most views of single values have no other.
+        by_chance = self.differences.view(-1, views, axes)[:, view, 0]
+        shift = separation * math.sqrt(float(self.stack.spectrum[view, 0]))
+        weight = float(self.stack.weights[view, place, 0])
+        grown = (by_chance + shift).square() - by_chance.square()
+        values = (self.values[row] + weight * grown).clamp_min(0)
+        mean, variance = (each[row : row + 1] for each in self.moments)
+        surprises = gamma_surprise(values[None], mean, variance)[0]
+        largest = torch.maximum(self.largest, surprises)
+        own = torch.exp(self.log_share + by_tail(largest, self.largest))
+        return float((torch.log1p(self.others + own) > threshold).double().mean())
+
+
+def _loudest(prepared: PreparedSpectral, labellings: Labellings) -> tuple[int, int]:
+    """The stack and the row in it that speak loudest against P = Q."""
+    rows_of_kinds = torch.bincount(prepared.kinds)
+    loudest = -math.inf
+    place = (0, 0)
+    for number, (stack, kind) in enumerate(prepared.stacks_and_kinds()):
+        values = stack.evaluate_weights(labellings.weights)
+        moments = _believable(values[:, 1:], stack.expected(labellings.scale))
+        surprises = gamma_surprise(values[:, :1], *moments)[:, 0]
+        # The largest of many is large by chance.
+        many = math.log(int(rows_of_kinds[kind]))
+        surprises = surprises - many + prepared.shares[kind].log()
+        row = int(surprises.argmax())
+        largest = float(surprises[row])
+        if largest > loudest:
+            loudest = largest
+            place = (number, row)
+    return place
+
+
+def _believable(values: Tensor, expected: Moments) -> Moments:
+    """(rows, 1) means and variances: those of theory, unless chance is far beyond them.
+
+    Of many points only some make the covariance, which then has nearly no variance along a feature
+    that few points have.
+    """
+    mean, variance = (each[:, None] for each in expected)
+    if values.shape[1] < 2:
+        return mean, variance
+    seen = values.mean(1, keepdim=True)
+    is_far = seen > _FAR_BEYOND * mean
+    spread = values.var(1, keepdim=True)
+    return torch.where(is_far, seen, mean), torch.where(is_far, spread, variance)
+
+
+def _without(prepared: PreparedSpectral, left_out: Tensor) -> _Witness:
+    """The best witness of all bins but some."""
+    labellings = prepared.among(~left_out)
+    number, row = _loudest(prepared, labellings)
+    view, direction = prepared.stacks[number].discriminant(row, labellings.observed)
+    return _Witness(number, view, direction)
+
+
+def _folds_of_bins(bins: Bins) -> Tensor:
+    """(count,) the fold of each bin; -1 for the two that stay in place."""
+    # As many bins of either sample in each fold; none has fewer than one of each.
+    count = min(FOLDS, bins.moving_x, bins.moving_y)
+    of_x = torch.arange(bins.moving_x) % count
+    of_y = torch.arange(bins.moving_y) % count
+    return torch.cat([of_x, of_y, torch.tensor([-1, -1])])
+
+
+def _scores_of(
+    views: Views,
+    prepared: PreparedSpectral,
+    rows: Tensor,
+    witnesses: list[_Witness],
+) -> Tensor:
+    """(N, W) what witnesses say of points; witnesses in one stack share its features."""
+    scores = torch.zeros(len(rows), len(witnesses), dtype=torch.float64)
+    for number in {witness.stack for witness in witnesses}:
+        chosen = prepared.stacks[number]
+        stack = cast(View, views.stacks[chosen.stack])
+        width = chosen.means.numel()
+        first = 0
+        with torch.no_grad():
+            for seen in seen_in_parts(views, rows):
+                for features in features_in_parts(stack, seen, width):
+                    here = slice(first, first + len(features))
+                    first += len(features)
+                    for place, witness in enumerate(witnesses):
+                        if witness.stack == number:
+                            centred = features[:, witness.view] - chosen.means[witness.view]
+                            scores[here, place] = centred @ witness.direction
+    return scores
 
 
 def _as_code(value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from .sums import Sums
 _RANK = 1e-8  # eigenvalues below this share of the first are rounding
 _ROUNDING = 1e-13  # a variance below this share of the mean square is, too
 _LEAST_EIGENVALUE = 1e-300  # that is divided by, where all of a view's features are constant
+_FAINT = 1e-3  # axes below this share of the first eigenvalue tell nothing but details
 _PLANTED = 50  # rows of a stack that a difference is planted into; the others are not as loud
 _MOST_AXES = 0.25  # of the points, for a difference to be planted into an MMD
 _MOST_EXPLAINED = 0.9  # of labels at random, for a difference to be planted into a discriminant
@@ -72,11 +73,13 @@ class PreparedStack:
 
         Other weights than ones make weighted sums.
         """
-        views, _, axes = self.weights.shape
         # The totals of all bins sum to 0, so those of Y are those of X with the other sign.
-        totals = self.totals.flatten(1)
-        differences = scales[:, None] * (in_x @ totals)
-        squares = differences.square()
+        return self.evaluate_weights(scales[:, None] * in_x)
+
+    def evaluate_weights(self, weights: Tensor) -> Tensor:
+        """(rows, B) values of T, for (B, S) weights that make differences of means from totals."""
+        views, _, axes = self.weights.shape
+        squares = (weights @ self.totals.flatten(1)).square()
         squares = squares.view(-1, views, axes)
         values = torch.einsum("bva,vla->vlb", squares, self.weights)
         return values.flatten(0, 1)
@@ -89,10 +92,21 @@ class PreparedStack:
         variance = 2 * parts.square().sum(2)
         return mean.flatten(), variance.flatten()
 
-    def discriminant(self, row: int, in_x: Tensor, scale: Tensor) -> tuple[int, Tensor]:
-        """The view of a row, and the (features,) direction that tells X from Y best in it."""
+    def without_ridge(self) -> PreparedStack:
+        """The same views with lambda = 0, along the axes that are not faint."""
+        first = self.spectrum[:, :1]
+        is_axis = (self.spectrum > _FAINT * first) & self.weights.gt(0).any(1)
+        inverses = 1 / self.spectrum.clamp_min(_LEAST_EIGENVALUE)
+        weights = torch.where(is_axis, inverses, 0.0)
+        return replace(self, weights=weights[:, None], regularisation=(0.0,))
+
+    def discriminant(self, row: int, weights: Tensor) -> tuple[int, Tensor]:
+        """The view of a row, and the (features,) direction that tells X from Y best in it.
+
+        `weights` are those of the (S,) bins in the difference of means.
+        """
         view, place = divmod(row, len(self.regularisation))
-        along = scale * (in_x @ self.totals[:, view])  # (axes,)
+        along = weights @ self.totals[:, view]  # (axes,)
         weighted = self.weights[view, place] * along
         return view, self.axes[view] @ weighted
 
@@ -102,11 +116,12 @@ class PreparedStack:
         labellings: Tensor,
         observed: Tensor,
         sizes: tuple[int, int],
+        units: int | None = None,
     ) -> PlantedStack:
         """Its rows over (B, S) labellings, with what (S,) the observed one shows planted into each.
 
         Of many rows those that speak loudest are planted. The others stay as they are without a
-        difference.
+        difference. `units` is how many units move, where these are not points.
         """
         n, m = sizes
         points = n + m
@@ -116,7 +131,7 @@ class PreparedStack:
         scales = torch.full((len(labellings),), scale, dtype=torch.float64)
         parts = [self.evaluate(part, scales[: len(part)]) for part in some]
         noise = torch.cat(parts, 1)  # (rows, B)
-        mean, variance = moments_of(noise, self.expected(scale))
+        mean, variance = moments_of(noise, self.expected(scale) if units is None else None)
         surprises = gamma_surprise(noise, mean, variance)
         values = self.evaluate(observed[None], scales[:1])  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
@@ -124,7 +139,7 @@ class PreparedStack:
         is_finite = self._rows_with_finite_lambda()
         explained = inner_share * mean[:, 0]  # the share of random labels, for finite lambdas
         few_explained = explained < _MOST_EXPLAINED
-        few_axes = self._rows_with_few_axes(points)
+        few_axes = self._rows_with_few_axes(points if units is None else units)
         can_be = torch.where(is_finite, few_explained, few_axes)
         loud, quiet = _by_loudness(of_observed, can_be)
         others = torch.zeros(len(labellings), dtype=torch.float64)

@@ -68,7 +68,7 @@ def add_up(
     totals: list[Sums] = []
     # Of one piece there is no progress to show.
     progress = resources.progress if len(pieces) > 1 else False
-    with bar("looking", len(pieces), progress) as tick:
+    with bar("looking through the views", len(pieces), progress) as tick:
         for sums in resources.workers.map(_sums_of_piece, work()):
             if totals:
                 both = zip(totals, sums, strict=True)

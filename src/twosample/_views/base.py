@@ -148,12 +148,15 @@ class View(nn.Module):
         What it is called in a result.
     regularisation
         Which lambdas `Spectral` takes for it; None for those of the statistic.
+    kernel_view
+        Which of its views is a kernel at its usual width, whose MMD is told; None if none is.
     """
 
     family: Family = "own"
     kind: str = "own"
     weight: float = 0.3
     regularisation: tuple[float, ...] | None = FEW
+    kernel_view: int | None = None
 
     @abstractmethod
     def fit(self, pooled: Pooled, layout: Layout) -> None:

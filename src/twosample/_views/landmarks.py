@@ -34,6 +34,7 @@ class Landmarks(View):
     kind = "landmarks"
     weight = 0.27
     regularisation = None
+    kernel_view = _FACTORS.index(1.0)
     places: Tensor  # (L, d)
     width: Tensor  # () the widest of the bandwidths
 

@@ -23,6 +23,7 @@
     const alpha = data.levels[Number(slider.value)];
     slider.setAttribute("aria-valuetext", alpha);
     for (const item of all("[data-level]")) item.toggleAttribute("hidden", Number(item.dataset.level) !== alpha);
+    for (const card of all("[data-tested]")) card.classList.toggle("found", Number(card.dataset.tested) <= alpha);
     for (const row of all("[data-adjusted]")) row.classList.toggle("differs", Number(row.dataset.adjusted) <= alpha);
   });
 
@@ -52,13 +53,57 @@
     });
   }
 
+  const list = document.getElementById("changes");
+  if (list) {
+    const find = document.getElementById("find");
+    const order = document.getElementById("order");
+    const cards = [...list.children];
+    const narrow = () => {
+      const wanted = find.value.trim().toLowerCase();
+      for (const card of cards) card.hidden = !card.dataset.name.toLowerCase().includes(wanted);
+      const shown = cards.filter((card) => !card.hidden).length;
+      document.getElementById("found").textContent = wanted ? `${shown} of ${cards.length} columns` : "";
+    };
+    find.addEventListener("input", narrow);
+    order.addEventListener("change", () => {
+      const key = order.value;
+      const value = (card) => (key === "effect" ? -card.dataset.effect : Number(card.dataset[key]));
+      const compare = key === "name" ? (a, b) => a.dataset.name.localeCompare(b.dataset.name) : (a, b) => value(a) - value(b);
+      list.append(...cards.sort(compare));
+    });
+  }
+
+  const copies = (button, text) => {
+    const before = button.textContent;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch {
+        // Where a page may not copy, a reader can.
+        const area = make("textarea", text);
+        area.readOnly = true;
+        area.rows = 8;
+        button.parentElement.append(area);
+        area.select();
+      }
+      setTimeout(() => (button.textContent = before), 2000);
+    });
+  };
+  const text = document.getElementById("copy-text");
+  if (text) {
+    copies(text, data.summary);
+    copies(document.getElementById("copy-markdown"), data.markdown);
+  }
+
   const unfold = () => {
     const aim = document.getElementById(location.hash.slice(1))?.closest("details");
     if (aim) aim.open = true; // where a browser does not do so by itself
   };
   addEventListener("hashchange", unfold);
   unfold();
-  addEventListener("beforeprint", () => all("details").forEach((part) => (part.open = true)));
+  // Hundreds of columns would take hundreds of sheets.
+  addEventListener("beforeprint", () => all("details:not(.change)").forEach((part) => (part.open = true)));
 
   for (const code of all(".facts code")) {
     const button = make("button", "Copy", code.parentElement);

@@ -30,8 +30,17 @@ TRIALS: dict[Cost, int] = {"quick": 100, "medium": 30, "slow": 10}
 """How many tests a cell has, by what a test costs."""
 
 _COLUMNS = Columns(missing="indicator")
-_QUICK = ("auto", "spectral", "mmd-fuse", "mmd-agg", "mmd-median", "mmd-o", "mmd-mkl")
-_SLOW_ON_IMAGES = ("mmd-d", "c2st-s", "c2st-l", "me", "scf", "mmd-block", "mmd-compressed")
+_QUICK = ("auto", "spectral", "mmd-fuse", "mmd-agg", "mmd-median", "mmd-o", "mmd-mkl", "c2st-trees")
+_SLOW_ON_IMAGES = (
+    "mmd-d",
+    "c2st-s",
+    "c2st-l",
+    "c2st-trees",
+    "me",
+    "scf",
+    "mmd-block",
+    "mmd-compressed",
+)
 
 
 @dataclass(frozen=True)
