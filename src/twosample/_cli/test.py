@@ -113,10 +113,10 @@ def run(
 ) -> None:
     """Test whether two samples differ.
 
-    The files are tables (CSV, TSV, JSON lines, each also with .gz; Parquet, Arrow or Feather),
-    whose columns are matched by name; arrays (NPY or NPZ; data.npz::images picks one array of
-    several); folders of PNG or JPEG files of one size; or what a SQLite database gives for a table
-    or a query (shop.db::orders, shop.db::SELECT ...).
+    The files are tables (CSV, TSV and other text, JSON, each also with .gz; Excel, Parquet, Arrow
+    or Feather), whose columns are matched by name; arrays (NPY or NPZ; data.npz::images picks one
+    array of several); folders of PNG or JPEG files of one size; or what a database gives for a
+    table or a query (shop.db::orders, shop.duckdb::SELECT ..., postgresql://host/shop::orders).
 
     What is decided about missing values, dates, and text of many values is said in a note, with
     the option (--missing, --type, --drop) that decides it otherwise. What cannot be tested is an

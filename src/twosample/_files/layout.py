@@ -236,7 +236,7 @@ def _encoding(file: Path, layout: Layout) -> str:
         for mark, encoding in _BYTE_ORDER_MARKS.items():
             if start.startswith(mark):
                 return encoding
-        line = _first_line_not_utf8(stream)
+        line = _first_line_not_utf8(stream, file)
     if line is None:
         return "utf-8"
     number, text = line
@@ -257,7 +257,7 @@ def _encoding(file: Path, layout: Layout) -> str:
     return _GUESS
 
 
-def _first_line_not_utf8(stream: io.BufferedReader) -> tuple[int, bytes] | None:
+def _first_line_not_utf8(stream: io.BufferedReader, file: Path) -> tuple[int, bytes] | None:
     """The number and the bytes of the first line that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines = 0
@@ -267,6 +267,11 @@ def _first_line_not_utf8(stream: io.BufferedReader) -> tuple[int, bytes] | None:
         try:
             decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
+            if not block:
+                raise InputError(
+                    f"{file} ends within a character of UTF-8 (line {lines + 1}); was it written "
+                    "completely? If it is not UTF-8 text, say what it is with --encoding."
+                ) from error
             joined = kept + block
             start = joined.rfind(b"\n", 0, error.start) + 1
             end = joined.find(b"\n", error.start)
