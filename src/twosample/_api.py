@@ -10,6 +10,7 @@ from typing import Any
 from ._calibration import PairSwap, Permutation
 from ._checks import check_tolerance
 from ._data.columns import Columns
+from ._data.copies import Repeats
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
 from ._random import RNGLike, takes_rng
@@ -35,6 +36,7 @@ def two_sample_test(
     blocks: int | str | Blocks | None = None,
     strata: Key | None = None,
     pairs: Key | None = None,
+    repeats: Repeats = "once",
     tolerance: Mapping[str, float] | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
@@ -75,6 +77,11 @@ def two_sample_test(
     blocks
         For series, in the order of time: contiguous blocks of at least so many rows move together;
         "auto" finds the length in the data.
+    repeats
+        What becomes of copies of rows, which are no independent evidence: "once" tests each row
+        once, and leaves out those that are in both samples; "refuse" raises; "allow" tests them
+        as rows of their own, as is right where equal rows are independent of each other. Rows that
+        repeat as independent ones do (coins, small categories) are no copies (docs/checks.md).
     tolerance
         The difference that does not matter, by its unit: {"auc": 0.55}, an AUC with which rows of X
         and Y may be told apart; {"spread": 0.1}, how far the values of any column may move, in its
@@ -107,7 +114,14 @@ def two_sample_test(
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
-        X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
+        X,
+        Y,
+        rng=rng,
+        device=device,
+        progress=progress,
+        client=client,
+        columns=columns,
+        repeats=repeats,
     )
     return result if margins is None else dataclasses.replace(result, tolerance=margins)
 

@@ -20,7 +20,9 @@ from ._featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
+from ._findings import Finding, Findings
 from ._insight.changes import ColumnChange, LevelChange, PairChange
+from ._insight.checks.checking import check
 from ._insight.column_tests import ColumnDifference
 from ._insight.comparing import Comparison, ComparisonInterrupted, compare
 from ._insight.explain import Explanation, TellingRow, explain, witness
@@ -144,6 +146,8 @@ __all__ = [
     "Effect",
     "Explanation",
     "Features",
+    "Finding",
+    "Findings",
     "FittedTest",
     "FollowUp",
     "Fused",
@@ -219,6 +223,7 @@ __all__ = [
     "block_sums",
     "c2st_l",
     "c2st_s",
+    "check",
     "choose_split",
     "compare",
     "explain",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .console import sentences
+from .console import FAILED, sentences
 from .files import (
     Blocks,
     By,
@@ -38,9 +38,12 @@ from .shared import (
     Method,
     Permutations,
     Quiet,
+    Repeated,
     Report,
     Scheduler,
     Seed,
+    Strict,
+    checked_repeats,
     fact_lines,
     finite,
     read_in_parts,
@@ -172,6 +175,8 @@ def apply(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    repeats: Repeated = "once",
+    strict: Strict = False,
 ) -> None:
     """Test whether two samples differ, with a test from a file.
 
@@ -188,7 +193,7 @@ def apply(
       twosample apply kernel.safetensors monday.csv tuesday.csv
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a) as saying:
         in_parts = read_in_parts(stream, explain, report)
         progress = shows_progress(quiet)
 
@@ -212,12 +217,17 @@ def apply(
             functools.partial(
                 fitted.test,
                 progress=progress,
+                repeats=checked_repeats(repeats),
                 **design_options(groups, blocks, strata, pairs),
             ),
             alpha=alpha,
             seed=seed,
             scheduler=scheduler,
         )
+        if not quiet:
+            saying.findings(result.checks)
         show(result, {"kernel": kernel, "provenance": provenance} | facts, context)
+    if strict and result.checks.severe:
+        raise typer.Exit(FAILED)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)

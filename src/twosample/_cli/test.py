@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .console import sentences
+from .console import FAILED, sentences
 from .files import (
     Blocks,
     By,
@@ -42,11 +42,14 @@ from .shared import (
     Method,
     Permutations,
     Quiet,
+    Repeated,
     Report,
     Scheduler,
     Seed,
+    Strict,
     TrainFraction,
     check_between,
+    checked_repeats,
     command_line,
     fact_lines,
     finite,
@@ -90,6 +93,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    repeats: Repeated = "once",
+    strict: Strict = False,
     tolerance: Tolerance = None,
     exit_by_verdict: ExitByVerdict = False,
 ) -> None:
@@ -104,8 +109,11 @@ def run(
     the option (--missing, --type, --drop) that decides it otherwise. What cannot be tested is an
     error that names file, line and column.
 
+    First, it looks at both samples, as 'twosample check' does, and says what is odd. Columns that
+    number the rows are left out, and copies of rows are tested once.
+
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
-    the explanation or the report could not be made.
+    the explanation or the report could not be made; with --strict also if something severe is odd.
 
     \b
     Examples:
@@ -121,7 +129,7 @@ def run(
       twosample test photos/ generated/ --resize 64x64
       twosample test old.csv new.csv --tolerance auc=0.55 --exit-by-verdict
     """
-    with sentences(a, b or a):
+    with sentences(a, b or a) as saying:
         read_options = read_options_from(
             columns_from(keep, drop, types, missing),
             resize=resize,
@@ -141,13 +149,18 @@ def run(
             seed=seed,
             device=device,
             scheduler=scheduler,
+            repeats=repeats,
             **design_options(groups, blocks, strata, pairs),
             tolerance=tolerance_from(tolerance),
         )
+        if not quiet:
+            saying.findings(result.checks)
         show(result, facts, context)
         status = 0
         if fail_on_reject or exit_by_verdict:
             status = status_of(result.decide(alpha).verdict, undecided=exit_by_verdict)
+        if strict and result.checks.severe:
+            status = FAILED
     if status:
         raise typer.Exit(status)
 
@@ -168,6 +181,7 @@ def run_test(
     seed: int | None,
     device: str,
     scheduler: str | None = None,
+    repeats: str = "once",
     tolerance: Mapping[str, float] | None = None,
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
@@ -182,6 +196,7 @@ def run_test(
         device=device,
         progress=read_options.progress,
         columns=read_options.rules,
+        repeats=checked_repeats(repeats),
         tolerance=tolerance,
         **design,
     )
