@@ -121,6 +121,10 @@ def test_discrete_rows_are_tested_as_rows():
     Y = rng.integers(0, 3, (150, 2)).astype(float)
     result = QUICK.run(X, Y, rng=0)
     assert result.sizes == (200, 150) and result.checks == ()
+    for rows in (10, 20, 40, 80):
+        X = rng.integers(0, 4, (rows, 2)).astype(float)
+        Y = rng.integers(0, 4, (rows, 2)).astype(float)
+        assert QUICK.run(X, Y, rng=0).sizes == (rows, rows)
 
 
 def test_what_becomes_of_copies_is_for_the_user_to_say():

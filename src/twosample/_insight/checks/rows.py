@@ -81,15 +81,18 @@ def _tell_tale(x: Look, data: tuple[object, object], counted: Counted) -> bool:
     if len(names) < 2:
         return False  # a column that is all there is has no rows to be compared with
     rows = parts[0].rows + parts[1].rows
-    again = rows - sum(counted.singles) - len(counted.repeated)
+    different = sum(counted.singles) + len(counted.repeated)
+    again = rows - different
     for name in names:
         of_x = columns_x[name]
         of_y = columns_y[name]
         if isinstance(of_x, Numbers) and isinstance(of_y, Numbers):
             pooled = np.concatenate([of_x.values, of_y.values])
             present = pooled[~np.isnan(pooled)]  # gaps are equal to each other by no copying
-            ties = len(present) - len(np.unique(present))
-            if 0.8 * again <= ties <= 1.25 * again:
+            values = len(np.unique(present))
+            ties = len(present) - values
+            # Nearly every row has a value of its own, which no others but its copies share.
+            if values >= 0.9 * different and 0.8 * again <= ties <= 1.25 * again:
                 return True
     return False
 
