@@ -256,6 +256,7 @@ def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
     result = SimpleNamespace(
         method="mmd-d",
         chosen=None,
+        checks=twosample.Findings(),
         dropped=(0, 0),
         pvalue=0.25,
         statistic=np.nan,

@@ -29,6 +29,7 @@ PAGES = [
     "pvalues",
     "designs",
     "data",
+    "checks",
     "clusters",
     "extending",
     "migrating",

@@ -132,12 +132,13 @@ def test_files_are_read_in_parts(tmp_path, monkeypatch, temporary):
         pl.DataFrame(data, schema=["a", "b", "c"]).write_parquet(
             tmp_path / f"{name}.parquet", row_group_size=8
         )
+    np.save(tmp_path / "z.npy", normal(35, seed=2).astype(np.float32))
     expected = FIXED.run(X, Y, rng=0)
     pairs = [
         [Stream.npy(tmp_path / f"{name}.npy") for name in "xy"],
         [Stream.npy([tmp_path / f"{name}f.npy"]) for name in "xy"],
         [Stream.parquet(tmp_path / f"{name}.parquet") for name in "xy"],
-        [Stream.npy([tmp_path / "x.npy", tmp_path / "xf.npy"]), Y],
+        [Stream.npy([tmp_path / "x.npy", tmp_path / "z.npy"]), Y],
     ]
     assert [len(part) for part in pairs[0]] == [35, 30]
     assert [part.rows for part in pairs[2][0].partitions] == [35] and [
@@ -156,7 +157,8 @@ def test_files_are_read_in_parts(tmp_path, monkeypatch, temporary):
         )
     assert FIXED.run(*pairs[3], rng=0).sizes == (70, 30)
     chosen = Stream.parquet([tmp_path / "x.parquet"] * 2, columns=["c", "a"])
-    assert FIXED.run(chosen, pl.DataFrame({"a": Y[:, 0], "c": Y[:, 2]}), rng=0).sizes == (70, 30)
+    other = pl.DataFrame({"a": Y[:, 0], "c": Y[:, 2]})
+    assert FIXED.run(chosen, other, rng=0, repeats="allow").sizes == (70, 30)
 
 
 def test_partitions_can_be_read_in_another_process(tmp_path, temporary):
@@ -490,10 +492,11 @@ def test_text_is_found_before_it_fills_the_memory(monkeypatch):
 
 def test_warnings_are_those_of_samples_and_come_once():
     constant = np.column_stack([normal(20, 1), np.full(20, 3.0)])
+    other = np.column_stack([normal(20, 1, seed=5), np.full(20, 3.0)])
     with pytest.warns(
         InputWarning, match=r"1 column is constant over X and Y together \(1\)"
     ) as caught:
-        FIXED.run(Stream.batches(cut(constant, 5)), constant, rng=0)
+        FIXED.run(Stream.batches(cut(constant, 5)), other, rng=0)
     assert len(caught) == 1
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "b": ["x", "y"] * 2})
     fitted = FIXED.fit(table, table)

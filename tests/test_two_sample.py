@@ -266,6 +266,7 @@ def test_nothing_is_stored_on_the_test():
     assert all(torch.equal(v, after[k]) or v.isnan().all() for k, v in before[1].items())
 
 
+@pytest.mark.filterwarnings("ignore:100 . of these rows are among those")
 def test_images_go_through_a_convnet_and_tables_through_an_mlp():
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, size=(20, 12, 12), dtype=np.uint8) for _ in range(2)]
@@ -378,7 +379,7 @@ def test_repr_of_a_test_is_code():
             "X has 2 columns but Y has 1",
         ),
         (
-            lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1], Y),
+            lambda X, Y: quick("mmd-o").fit(X, Y, rng=0).test(X[:1] + 1, Y + 1),
             InputError,
             "X has 1 row to test",
         ),

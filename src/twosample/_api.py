@@ -10,6 +10,7 @@ from typing import Any
 from ._calibration import PairSwap, Permutation
 from ._checks import check_tolerance
 from ._data.columns import Columns
+from ._data.copies import Repeats
 from ._data.weights import weighed
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
@@ -37,6 +38,7 @@ def two_sample_test(
     strata: Key | None = None,
     pairs: Key | None = None,
     weights: Key | None = None,
+    repeats: Repeats = "once",
     tolerance: Mapping[str, float] | None = None,
 ) -> TwoSampleResult:
     """Test whether two samples come from the same distribution.
@@ -83,6 +85,11 @@ def two_sample_test(
         to its weight, so that what is tested are draws from the weighted distributions. Weights up
         to 1 are chances, and the test is exact; others are divided by the largest in their sample,
         which is exact in the limit only. Not for streams.
+    repeats
+        What becomes of copies of rows, which are no independent evidence: "once" tests each row
+        once, and leaves out those that are in both samples; "refuse" raises; "allow" tests them
+        as rows of their own, as is right where equal rows are independent of each other. Rows that
+        repeat as independent ones do (coins, small categories) are no copies (docs/checks.md).
     tolerance
         The difference that does not matter, by its unit: {"auc": 0.55}, an AUC with which rows of X
         and Y may be told apart; {"spread": 0.1}, how far the values of any column may move, in its
@@ -121,7 +128,14 @@ def two_sample_test(
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
-        X, Y, rng=rng, device=device, progress=progress, client=client, columns=columns
+        X,
+        Y,
+        rng=rng,
+        device=device,
+        progress=progress,
+        client=client,
+        columns=columns,
+        repeats=repeats,
     )
     if words is not None:
         moved = "" if result.design is None else f"{result.design}; "

@@ -20,7 +20,9 @@ from ._featurizers import (
     SklearnClassifier,
     SmoothCharacteristic,
 )
+from ._findings import Finding, Findings
 from ._insight.changes import ColumnChange, LevelChange, PairChange
+from ._insight.checks.checking import check
 from ._insight.column_tests import ColumnDifference
 from ._insight.comparing import Comparison, ComparisonInterrupted, compare
 from ._insight.explain import Explanation, TellingRow, explain, witness
@@ -145,6 +147,8 @@ __all__ = [
     "Effect",
     "Explanation",
     "Features",
+    "Finding",
+    "Findings",
     "FittedTest",
     "FollowUp",
     "Fused",
@@ -221,6 +225,7 @@ __all__ = [
     "c2st_l",
     "c2st_s",
     "c2st_trees",
+    "check",
     "choose_split",
     "compare",
     "explain",

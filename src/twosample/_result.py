@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_alpha
+from ._findings import Findings
 from ._random import takes_rng
 
 if TYPE_CHECKING:
@@ -186,6 +187,8 @@ class TwoSampleResult:
         in every labelling. None where each row moves by itself.
     names
         What the samples are called: "X" and "Y", or the names of their files.
+    checks
+        What was odd about the samples, as `twosample.check` finds it.
     """
 
     statistic: float
@@ -203,6 +206,7 @@ class TwoSampleResult:
     chosen: str | None = None
     share: float = 1.0
     dropped: tuple[int, int] = (0, 0)
+    checks: Findings = Findings()
     seed: int | None = None
     design: str | None = None
     units: tuple[int, int] | None = None
@@ -319,6 +323,7 @@ class TwoSampleResult:
             "sizes": list(self.sizes),
             "train_sizes": None if self.train_sizes is None else list(self.train_sizes),
             "dropped": list(self.dropped),
+            "checks": self.checks.to_dict(),
             "seed": self.seed,
             "design": self.design,
             "units": None if self.units is None else list(self.units),

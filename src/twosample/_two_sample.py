@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -26,6 +26,8 @@ from ._calibration import Calibration, Permutation
 from ._checks import check_share, check_whole
 from ._cluster import DaskWorkers
 from ._data.columns import Columns
+from ._data.copies import Repeats
+from ._data.fingerprint import Fingerprint
 from ._data.rereading import points_to_test
 from ._data.samples import EmbeddedSamples, Samples, Scaling
 from ._data.schema import Schema
@@ -34,10 +36,11 @@ from ._data.survey import (
     Pick,
     Survey,
     fitting_rows,
-    no_rows,
+    rules_of,
     starting_rows,
     survey,
     training_rows,
+    without_columns,
 )
 from ._data.tables import count, told_apart
 from ._design import Blocks, Design, Key, Rows, design_from
@@ -53,6 +56,9 @@ from .errors import InputError, InputWarning
 
 _LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
 _TESTING = {"": 1.0}  # a test by itself is one stage, which needs no name
+
+if TYPE_CHECKING:
+    from ._insight.checks.checking import FirstLook
 
 
 @dataclass(frozen=True)
@@ -109,20 +115,26 @@ class TwoSampleTest:
         progress: bool | None = None,
         client: Any = None,
         columns: Columns | None = None,
+        repeats: Repeats = "once",
     ) -> TwoSampleResult:
         """Split the data, fit on one part, test on the other.
 
         `progress` shows a bar while training: True, False, or None for only on a terminal. `client`
-        is one of a Dask cluster, and `columns` says what of a table to test, as in
-        `two_sample_test`.
+        is one of a Dask cluster, `columns` says what of a table to test, and `repeats` what becomes
+        of copies of rows, as in `two_sample_test`.
         """
         resources = self._resources(progress, client)
         generators = Generators(rng)
         with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
-            result = self._run(pair, generators, device, resources, columns)
-            if self.then is None or not self.then.suits(result.sizes_of_all, result.units):
-                return result
-            return self.then.follow(result, pair, generators, device, resources, columns)
+            seen = self._look_first(pair, rules_of(None, columns), repeats)
+            if seen.identical:
+                hardly = self._hardly_trained()
+                result = hardly._run(pair, generators, device, resources, seen)
+                return _without_difference(result, seen, by_default=self.then is not None)
+            result = self._run(pair, generators, device, resources, seen)
+            if self.then is not None and self.then.suits(result.sizes_of_all, result.units):
+                result = self.then.follow(result, pair, generators, device, resources, seen)
+            return replace(result, checks=seen.findings)
 
     def _run(
         self,
@@ -130,18 +142,19 @@ class TwoSampleTest:
         generators: Generators,
         device: str,
         resources: Resources,
-        columns: Columns | None,
+        seen: FirstLook,
     ) -> TwoSampleResult:
         # The scaling comes from all rows, those to be tested too, but from the pooled ones: no
         # shuffle of the labels changes it, and the p-value stays exact.
         surveyed = survey(
             pair,
             self._pick(generators),
-            columns=columns,
+            columns=seen.columns,
             generator=generators.torch("quantiles"),
             design=self.design,
             watchful=True,
         )
+        seen.settle()  # here, because what cannot be read at all has raised by now
         with threads_for(surveyed.schema):
             fitted = self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
             return fitted._test(pair, surveyed, generators, resources)
@@ -165,17 +178,43 @@ class TwoSampleTest:
         resources = self._resources(progress)
         generators = Generators(rng)
         with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
+            # Copies do no harm here, since no p-value comes from these rows.
+            seen = self._look_first(pair, rules_of(None, columns), "allow", by_rows=False)
             # All rows are training points, so the whole survey may look at them.
             pick = fitting_rows(generators.torch("split"), self.memory)
             surveyed = survey(
                 pair,
                 pick,
-                columns=columns,
+                columns=seen.columns,
                 generator=generators.torch("quantiles"),
                 design=self.design,
             )
+            seen.settle()
             with threads_for(surveyed.schema):
                 return self._fit(surveyed.picked, surveyed.scaling, generators, device, resources)
+
+    def _look_first(
+        self,
+        pair: Pair,
+        rules: Columns,
+        repeats: Repeats,
+        *,
+        by_rows: bool = True,
+        fitted: bool = False,
+    ) -> FirstLook:
+        """What is odd about the samples. Copies of rows are left out of `pair`."""
+        from ._insight.checks.checking import look_first  # above this module, as all that is told
+
+        rules = without_columns(rules, self.design.columns)
+        # A user who says which rows belong together has spoken of copies, too.
+        by_rows = by_rows and isinstance(self.design, Rows)
+        return look_first(pair, rules, repeats, by_rows=by_rows, fitted=fitted)
+
+    def _hardly_trained(self) -> TwoSampleTest:
+        """The test without the training, for samples that hold the same rows."""
+        if self.learning is None:
+            return self
+        return replace(self, learning=replace(self.learning, steps=min(1, self.learning.steps)))
 
     def _pick(self, generators: Generators) -> Pick:
         """Which rows to fit on and which to test: without training all are tested."""
@@ -238,6 +277,7 @@ class TwoSampleTest:
             train_sizes=None if log is None else train.sizes,
             training=log,
             dropped=train.dropped,
+            fingerprint=Fingerprint.of(train.x, train.y),
         )
 
     def _resources(self, progress: bool | None, client: Any = None) -> Resources:
@@ -292,7 +332,7 @@ class FollowUp:
         generators: Generators,
         device: str,
         resources: Resources,
-        columns: Columns | None,
+        seen: FirstLook,
     ) -> TwoSampleResult:
         """The result of both tests: that of the one with the smaller p-value."""
         # As counts over shares: each is a p-value by itself.
@@ -303,7 +343,7 @@ class FollowUp:
             return replace(first, pvalue=p_first, chosen=chosen, share=1 - self.share)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)  # the first test has said it all
-            second = self.test._run(pair, generators, device, resources, columns)
+            second = self.test._run(pair, generators, device, resources, seen)
         p_second = min(1.0, second.pvalue / self.share)
         chosen = (
             f"{told}, counted as p / {1 - self.share:g}; {second.method}: p = "
@@ -330,6 +370,9 @@ class FittedTest:
         How many points it was trained on, and how that went; None without training.
     dropped
         How many rows were left out then because something in them was missing.
+    fingerprint
+        Hashes of some of the rows it was fitted on, by which they are known again; None in older
+        files.
     """
 
     representation: nn.Module
@@ -339,6 +382,7 @@ class FittedTest:
     train_sizes: tuple[int, int] | None
     training: TrainingLog | None = field(repr=False)
     dropped: tuple[int, int] = (0, 0)
+    fingerprint: Fingerprint | None = field(repr=False, default=None)
 
     @takes_rng
     def test(
@@ -353,30 +397,39 @@ class FittedTest:
         blocks: int | str | Blocks | None = None,
         strata: Key | None = None,
         pairs: Key | None = None,
+        repeats: Repeats = "once",
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on.
 
         `groups`, `blocks`, `strata` and `pairs` are as in `two_sample_test`; without them, those of
-        the fit hold, if they were columns.
+        the fit hold, if they were columns. So is `repeats`, what becomes of copies of rows.
         """
         design = design_from(groups, blocks, strata, pairs)
         if design is not None:
             # What does not fit with the other parts is refused here.
             other = replace(self, spec=replace(self.spec, design=design))
-            return other.test(X, Y, rng=rng, progress=progress, client=client)
+            return other.test(X, Y, rng=rng, progress=progress, client=client, repeats=repeats)
         resources = self.spec._resources(progress, client)
         with one_bar(_TESTING, progress), open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.
+            seen = self.spec._look_first(pair, self.schema.rules, repeats, fitted=True)
+            # Some rows are picked to see whether they are those of the fit; all are tested.
+            pick = starting_rows(torch.Generator().manual_seed(0), self.spec.memory)
             surveyed = survey(
                 pair,
-                no_rows,
+                pick,
                 schema=self.schema,
                 scaling=self.scaling,
                 design=self.spec.design,
                 watchful=True,
             )
+            seen.settle()
+            seen = seen.known_from_fit(self, surveyed.picked)
             with threads_for(self.schema):
-                return self._test(pair, surveyed, Generators(rng), resources)
+                result = self._test(pair, surveyed, Generators(rng), resources)
+            if seen.identical:
+                return _without_difference(result, seen)
+            return replace(result, checks=seen.findings)
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
         """Write it to a safetensors file, which `twosample.load` reads; see docs/saving.md.
@@ -458,6 +511,17 @@ class FittedTest:
             units=None if points.units is None else points.units.counts,
             usual_sizes=None if points.units is None else points.units.usual_sizes,
         )
+
+
+def _without_difference(
+    result: TwoSampleResult, seen: FirstLook, *, by_default: bool = False
+) -> TwoSampleResult:
+    """The result for samples that hold the same rows, of which no test may say that they differ.
+
+    A kernel that was trained on one half would: half of X is the other half of Y.
+    """
+    chosen = "X and Y hold the same rows, so nothing is left to find" if by_default else None
+    return replace(result, pvalue=1.0, chosen=chosen, checks=seen.findings)
 
 
 def _device_of(representation: nn.Module) -> torch.device:

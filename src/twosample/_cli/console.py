@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import typer
 
 from .._files.handles import without_password
+from .._findings import Findings, FindingWarning
 from ..errors import InputError, InputNote, TwoSampleError, printable
 from .interrupts import NO_VERDICT, begin_work, end_work, ending
 
@@ -20,8 +21,33 @@ FAILED = 2
 """The exit status after an error."""
 
 
+class Saying:
+    """What a command has said on standard error, so that nothing is said twice.
+
+    Attributes
+    ----------
+    messages
+        The warnings that were shown.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def findings(self, findings: Findings) -> None:
+        """Say what is odd about the samples, but for notes, and what a warning has said."""
+        for one in findings:
+            if one.severity == "note":
+                continue
+            # Values that are drawn in have been named with their column.
+            named = one.kind == "range" and any(
+                f"in column '{one.column}'" in message for message in self.messages
+            )
+            if one.message not in self.messages and not named:
+                typer.echo(printable(str(one)), err=True)
+
+
 @contextmanager
-def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Iterator[None]:
+def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Iterator[Saying]:
     """Show errors and warnings as sentences, and exit with a status that says what happened.
 
     Parameters
@@ -33,10 +59,11 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
     """
     begin_work(interrupted)
     explained = False
+    saying = Saying()
 
     def say(kind: str, message: object) -> None:
         nonlocal explained
-        if kind not in ("note", "warning"):
+        if kind not in ("note", "warning", "severe"):
             end_work()  # an impatient second Ctrl-C must not cut the sentence short
         typer.echo(f"{kind}: {_listed(message)}", err=True)
         # Messages name files by their names. Where one speaks of X and Y all the same, and not of
@@ -53,11 +80,15 @@ def sentences(a: str = "", b: str = "", *, interrupted: str = NO_VERDICT) -> Ite
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = lambda message, kind, *_, **__: say(
-            "note" if issubclass(kind, InputNote) else "warning", message
-        )
+
+        def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+            saying.messages.append(str(message))
+            kind = "note" if issubclass(category, InputNote) else "warning"
+            say("severe" if issubclass(category, FindingWarning) else kind, message)
+
+        warnings.showwarning = show
         try:
-            yield
+            yield saying
         except TwoSampleError as error:
             say("error", error)
             raise typer.Exit(FAILED) from error

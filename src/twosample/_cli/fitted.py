@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .console import sentences
+from .console import FAILED, sentences
 from .files import (
     Blocks,
     By,
@@ -45,12 +45,15 @@ from .shared import (
     Method,
     Permutations,
     Quiet,
+    Repeated,
     Report,
     Scheduler,
     Seed,
+    Strict,
     Verbose,
     bar_for,
     check_words,
+    checked_repeats,
     fact_lines,
     json_text,
     read_in_parts,
@@ -199,6 +202,8 @@ def apply(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    repeats: Repeated = "once",
+    strict: Strict = False,
 ) -> None:
     """Test whether two samples differ, with a test from a file.
 
@@ -215,7 +220,10 @@ def apply(
       twosample apply kernel.safetensors monday.csv tuesday.csv
       twosample apply kernel.safetensors real.npy generated.npy --seed 0 --json
     """
-    with sentences(a, b or a), junit_file(junit, "apply", f"{b or a} against {a}") as cases:
+    with (
+        sentences(a, b or a) as saying,
+        junit_file(junit, "apply", f"{b or a} against {a}") as cases,
+    ):
         check_words(quiet, verbose)
         in_parts = read_in_parts(stream, explain, report)
         progress = shows_progress(quiet)
@@ -242,6 +250,7 @@ def apply(
                 functools.partial(
                     fitted.test,
                     progress=progress,
+                    repeats=checked_repeats(repeats),
                     **design_options(groups, blocks, strata, pairs),
                 ),
                 alpha=alpha,
@@ -252,6 +261,10 @@ def apply(
             if junit is not None:
                 cases.append(case_of(result, facts))
             extras = extras_of(result, facts, context)
+        if not quiet:
+            saying.findings(result.checks)
         show(result, facts, extras, context)
+    if strict and result.checks.severe:
+        raise typer.Exit(FAILED)
     if fail_on_reject and result.reject(alpha):
         raise typer.Exit(1)

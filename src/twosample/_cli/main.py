@@ -37,7 +37,7 @@ def build() -> typer.Typer:
     """The application with all of its commands."""
     import typer
 
-    from . import bench, compare, fitted, methods, plan, schema, test, watch
+    from . import bench, check, compare, fitted, methods, plan, schema, test, watch
     from .shared import options
 
     # No rich markup: help and errors stay plain sentences in a pipe, in a log and on a narrow
@@ -51,6 +51,7 @@ def build() -> typer.Typer:
     app.callback()(options)
     # The order is that of `twosample --help`.
     app.command("test")(test.run)
+    app.command("check")(check.run)
     app.command("compare")(compare.run)
     app.command("watch")(watch.run)
     app.command("plan")(plan.run)

@@ -84,6 +84,18 @@ Report = Annotated[
 FailOnReject = Annotated[
     bool, typer.Option("--fail-on-reject", help="Exit with status 1 if the samples differ.")
 ]
+Repeated = Annotated[
+    str,
+    typer.Option(
+        "--repeats",
+        metavar="POLICY",
+        help="What to do about copies of rows: once (test each row once); refuse; allow (test each "
+        "as a row of its own).",
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with status 2 if something severe is found.")
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Write one JSON object, for programs to read.")
 ]
@@ -145,6 +157,13 @@ def check_between(option: str, value: float, example: float) -> None:
         raise InputError(
             f"{option} is {value:g}; it must lie between 0 and 1, such as {example:g}."
         )
+
+
+def checked_repeats(repeats: str) -> Any:
+    """What becomes of copies of rows, if it is something that can become of them."""
+    if repeats not in ("once", "refuse", "allow"):
+        raise InputError(f"--repeats is {repeats!r}; use once, refuse or allow.")
+    return repeats
 
 
 def seed_or_new(seed: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from .console import sentences
+from .console import FAILED, sentences
 from .files import (
     Blocks,
     By,
@@ -49,14 +49,17 @@ from .shared import (
     Method,
     Permutations,
     Quiet,
+    Repeated,
     Report,
     Scheduler,
     Seed,
+    Strict,
     TrainFraction,
     Verbose,
     bar_for,
     check_between,
     check_words,
+    checked_repeats,
     command_line,
     fact_lines,
     json_text,
@@ -108,6 +111,8 @@ def run(
     no_limit: NoLimit = False,
     stream: InParts = False,
     fail_on_reject: FailOnReject = False,
+    repeats: Repeated = "once",
+    strict: Strict = False,
     tolerance: Tolerance = None,
     exit_by_verdict: ExitByVerdict = False,
 ) -> None:
@@ -122,8 +127,11 @@ def run(
     the option (--missing, --type, --drop) that decides it otherwise. What cannot be tested is an
     error that names file, line and column.
 
+    First, it looks at both samples, as 'twosample check' does, and says what is odd. Columns that
+    number the rows are left out, and copies of rows are tested once.
+
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
-    the explanation or the report could not be made.
+    the explanation or the report could not be made; with --strict also if something severe is odd.
 
     \b
     Examples:
@@ -139,7 +147,10 @@ def run(
       twosample test photos/ generated/ --resize 64x64
       twosample test old.csv new.csv --tolerance auc=0.55 --exit-by-verdict
     """
-    with sentences(a, b or a), junit_file(junit, "test", f"{b or a} against {a}") as cases:
+    with (
+        sentences(a, b or a) as saying,
+        junit_file(junit, "test", f"{b or a} against {a}") as cases,
+    ):
         check_words(quiet, verbose)
         bar = bar_for(quiet, explain, report)
         read_options = read_options_from(
@@ -163,16 +174,21 @@ def run(
                 seed=seed,
                 device=device,
                 scheduler=scheduler,
+                repeats=repeats,
                 **design_options(groups, blocks, strata, pairs),
                 tolerance=tolerance_from(tolerance),
             )
             if junit is not None:
                 cases.append(case_of(result, facts))
             extras = extras_of(result, facts, context)
+        if not quiet:
+            saying.findings(result.checks)
         show(result, facts, extras, context)
         status = 0
         if fail_on_reject or exit_by_verdict:
             status = status_of(result.decide(alpha).verdict, undecided=exit_by_verdict)
+        if strict and result.checks.severe:
+            status = FAILED
     if status:
         raise typer.Exit(status)
 
@@ -193,6 +209,7 @@ def run_test(
     seed: int | None,
     device: str,
     scheduler: str | None = None,
+    repeats: str = "once",
     tolerance: Mapping[str, float] | None = None,
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
@@ -207,6 +224,7 @@ def run_test(
         device=device,
         progress=read_options.progress,
         columns=read_options.rules,
+        repeats=checked_repeats(repeats),
         tolerance=tolerance,
         **design,
     )

@@ -98,7 +98,7 @@ def _read_again(table: Table, origin: Origin, rules: Columns) -> Table:
     if table.rules == rules:
         return table
     if replace(table.rules, drop=rules.drop) == rules and {*rules.drop} >= {*table.rules.drop}:
-        return table.without({*rules.drop})
+        return replace(table.without({*rules.drop}), rules=rules)
     raise InputError(
         f"the batches of {origin.sample} were kept as they were read first, with {table.rules!r}, "
         f"so they cannot be read with {rules!r}; pass Stream.batches(function), which can be read "

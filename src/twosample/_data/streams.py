@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError
@@ -67,6 +68,7 @@ class Stream:
         self._remove: Callable[[], object] = _nothing
         self._rows: int | None = None
         self._source: Source | None = None  # the file, for messages
+        self.keep: NDArray[np.bool_] | None = None  # rows that may be used of what is in memory
         self._closed = False
 
     @classmethod

@@ -140,17 +140,6 @@ def every_row(
     return SampleRows(all_x, all_x), SampleRows(all_y, all_y)
 
 
-def no_rows(
-    sizes: tuple[int, int],
-    numbers: int | None = None,
-    units: Units | None = None,
-    names: Names = ("X", "Y"),
-) -> Rows:
-    """Pick no row, and test all."""
-    none = torch.arange(0)
-    return SampleRows(none, torch.arange(sizes[0])), SampleRows(none, torch.arange(sizes[1]))
-
-
 def _most(rows: int, numbers: int | None, memory: int) -> int | None:
     """How many rows of each sample may be kept; None for all."""
     if numbers is None:
@@ -239,7 +228,7 @@ def survey(
         Whether to warn of rows that seem to depend on each other, where nothing was said of it and
         all of them are in memory.
     """
-    rules = _without(rules_of(schema, columns), design.columns)
+    rules = without_columns(rules_of(schema, columns), design.columns)
     generator = generator or torch.Generator().manual_seed(0)
     in_memory = pair[0].in_memory and pair[1].in_memory
     # Both are counted, and what is in memory is read, before rows are drawn: a sample that cannot
@@ -289,7 +278,7 @@ def survey(
     )
 
 
-def _without(rules: Columns, columns: tuple[str, ...]) -> Columns:
+def without_columns(rules: Columns, columns: tuple[str, ...]) -> Columns:
     """The rules, with columns that only say which rows belong together left out."""
     more = [name for name in dict.fromkeys(columns) if name not in rules.drop]
     if not more:
@@ -409,11 +398,14 @@ class _FirstPass:
         What is known of it.
     mark
         A checksum of the rows that are kept, in the order of a stream.
+    copies
+        How many rows are left out because they are copies of others.
     """
 
     def __init__(self, stream: Stream, name: str, rules: Columns, in_memory: bool) -> None:
         self.profile = Profile(stream.origin(name), rules)
         self.mark = 0
+        self.copies = 0
         self._stream = stream
         self._name = name
         self._wanted: NDArray[np.int64] | None = None  # rows of a stream to keep, sorted
@@ -430,12 +422,25 @@ class _FirstPass:
             source = self.profile.origin.source
             if source is not None and source.rows is not None:
                 self._places = torch.from_numpy(np.ascontiguousarray(source.rows, dtype=np.int64))
+            if stream.keep is not None:
+                self._keep(np.flatnonzero(stream.keep))
         else:
             self.size = stream.count(name, rules)
             if not self.size:
                 raise InputError(f"{self.profile.sample} is empty: its stream gave no rows.")
         if rules.policy == "drop":
             self._drop()
+
+    def _keep(self, rows: NDArray[np.int64]) -> None:
+        """Use only these rows of what is held: the others are copies."""
+        if self._held is None:
+            return
+        self.copies = len(self._held) - len(rows)
+        self._held = (
+            self._held[rows] if isinstance(self._held, np.ndarray) else self._held.take(rows)
+        )
+        places = torch.from_numpy(rows)
+        self._places = places if self._places is None else self._places[places]
 
     def _drop(self) -> None:
         """Use only the rows in which nothing is missing."""
@@ -469,7 +474,7 @@ class _FirstPass:
     @property
     def dropped(self) -> int:
         """How many rows are left out because something in them is missing."""
-        return self.size - self.usable
+        return self.size - self.copies - self.usable
 
     def described(self) -> Described:
         """The rows as they came, for a design to look at."""

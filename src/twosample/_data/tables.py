@@ -184,7 +184,8 @@ class Table:
     def without(self, names: Collection[str]) -> Table:
         """The other columns."""
         left = [place for place, name in enumerate(self.names) if name not in names]
-        return self.columns(left)
+        gone = frozenset(self.names).intersection(names)
+        return replace(self.columns(left), left_out=self.left_out | gone)
 
     def columns(self, order: list[int]) -> Table:
         """Some columns, or all, in another order."""

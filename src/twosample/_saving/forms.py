@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._calibration import Asymptotic, Calibration, PairSwap, Permutation, SpectralLimit
 from .._data.columns import Columns
+from .._data.fingerprint import Fingerprint
 from .._data.samples import Scaling
 from .._data.schema import Column, Schema
 from .._design import Blocks, Groups, Pairs, Rows, Strata
@@ -222,6 +223,7 @@ _WAYS_OF_FUSING = (SmallestRank, SoftMaximum, Surprise)
 _CALIBRATIONS = (Permutation, PairSwap, Asymptotic, SpectralLimit)
 _DESIGNS = (Rows, Groups, Blocks, Strata, Pairs)
 _OTHERS = (
+    Fingerprint,
     FittedTest,
     TwoSampleTest,
     Learning,

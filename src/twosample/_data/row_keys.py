@@ -1,0 +1,74 @@
+"""A number for each row, by which equal rows know each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys: TypeAlias = NDArray[np.uint64]
+"""64 bits for each row: equal for equal rows, different for others but for an accident."""
+
+_CHUNK = 2**16  # rows whose bits are mixed at a time: caches hold them
+_FACTOR = 0x9E3779B97F4A7C15  # of splitmix64, as are the two below
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+
+
+def column_keys(values: NDArray[Any]) -> Keys:
+    """The bits of the values of a column. 1 and 1.0 are the same, and so are 0.0 and -0.0."""
+    if values.dtype == np.uint64:
+        return values  # keys already, such as those of labels
+    if values.dtype == np.int64 and _beyond_doubles(values):
+        return values.view(np.uint64)
+    return (values.astype(np.float64) + 0.0).view(np.uint64)
+
+
+def _beyond_doubles(values: NDArray[Any]) -> bool:
+    """Whether float64 would make equal what is not."""
+    return values.size > 0 and max(abs(int(values.min())), abs(int(values.max()))) > 2**53
+
+
+def row_keys(columns: Iterable[NDArray[Any]], rows: int) -> Keys:
+    """A key for each row, from its columns in this order."""
+    total = np.zeros(rows, dtype=np.uint64)
+    for place, values in enumerate(columns):
+        bits = column_keys(values)
+        # Any odd number will do, if it is another for each column.
+        factor = np.uint64(int(mixed(np.array([place], dtype=np.uint64))[0]) | 1)
+        for start in range(0, rows, _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            folded = _folded(bits[chunk])
+            folded *= factor
+            total[chunk] += folded
+    return mixed(total)
+
+
+def _folded(bits: Keys) -> Keys:
+    # Low bits are 0 in most numbers, and bits of a product depend on lower ones only.
+    folded: Keys = bits ^ (bits >> np.uint64(23)) ^ (bits >> np.uint64(41))
+    return folded
+
+
+def array_keys(points: NDArray[Any]) -> Keys:
+    """A key for each row of an array, of any number of dimensions."""
+    flat = points.reshape(len(points), -1)
+    width = flat.shape[1]
+    factors = mixed(np.arange(width, dtype=np.uint64)) | np.uint64(1)
+    total = np.empty(len(flat), dtype=np.uint64)
+    rows = max(1, _CHUNK // max(1, width))
+    for start in range(0, len(flat), rows):
+        some = column_keys(np.ascontiguousarray(flat[start : start + rows]))
+        total[start : start + rows] = (_folded(some) * factors).sum(axis=1, dtype=np.uint64)
+    return mixed(total)
+
+
+def mixed(keys: Keys) -> Keys:
+    """The keys with every bit depending on all: splitmix64. Small keys are then a fair sample."""
+    with np.errstate(over="ignore"):
+        mixing = keys + np.uint64(_FACTOR)
+        mixing = (mixing ^ (mixing >> np.uint64(30))) * np.uint64(_FIRST)
+        mixing = (mixing ^ (mixing >> np.uint64(27))) * np.uint64(_SECOND)
+    return mixing ^ (mixing >> np.uint64(31))
