@@ -30,7 +30,7 @@ WORDS = ["a", "b", "Zürich", "New York", "02139", "x;y", "x,y", "2024-01-31", "
 ADDRESSES = [
     "postgresql://127.0.0.1:1/x::t", "postgresql://me:word@127.0.0.1:1/x::SELECT 1", "postgresql://",
     "postgres://::", "s3://", "s3://bucket/x.csv", "http://127.0.0.1:1/x.parquet", "mysql://h/d::t",
-    "://", "sqlite:///absent.db::t", "absent.duckdb", "absent.duckdb::t", "file:///x.parquet", "::",
+    "://", "sqlite:///absent.db::t", "absent.duckdb", "absent.duckdb::t", "::",
     "postgresql://me:word@127.0.0.1:1/x?options=::t", "gs://b/x.parquet::t", "a b://c", "hf://x",
 ]  # fmt: skip
 QUERIES = ["t", "t", "", "SELECT * FROM t", "DROP TABLE t", "COPY t TO 'made.csv'", "nosuch", ";",
