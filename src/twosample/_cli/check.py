@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .console import FAILED, sentences
-from .files import By, Drop, Keep, Missing, NoLimit, Resize, Types, columns_from, read_options_from
-from .shared import A, AsJson, B, InParts, Quiet, Strict, finite, shows_progress
+from .files import (
+    By,
+    Decimal,
+    Drop,
+    Encoding,
+    Keep,
+    Missing,
+    NoHeader,
+    NoLimit,
+    Resize,
+    Separator,
+    Sheet,
+    Types,
+    columns_from,
+    layout_from,
+    read_options_from,
+)
+from .shared import A, AsJson, B, InParts, Quiet, Strict, json_text, shows_progress
 
 if TYPE_CHECKING:
     from .._findings import Findings
@@ -27,6 +42,11 @@ def run(
     drop: Drop = None,
     types: Types = None,
     missing: Missing = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    sheet: Sheet = None,
     resize: Resize = None,
     no_limit: NoLimit = False,
     stream: InParts = False,
@@ -54,6 +74,7 @@ def run(
         columns = columns_from(keep, drop, types, missing)
         read_options = read_options_from(
             columns,
+            layout_from(separator, decimal, encoding, no_header, sheet),
             resize=resize,
             stream=True if stream else None,
             progress=shows_progress(quiet),
@@ -68,7 +89,7 @@ def run(
 
 
 def _as_json(findings: Findings, facts: Mapping[str, Any]) -> str:
-    return json.dumps(finite({**facts, "checks": findings.to_dict()}), allow_nan=False)
+    return json_text("check", {**facts, "checks": findings.to_dict()})
 
 
 def _as_text(findings: Findings, facts: Mapping[str, Any], quiet: bool) -> str:
