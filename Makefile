@@ -46,7 +46,7 @@ test-slow: $(INSTALLED)
 
 docs: $(INSTALLED)
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
-	@$(PYTEST) -k "$(EXAMPLES)"
+	@$(PYTEST) -m "slow or not slow" -k "$(EXAMPLES)"
 	@echo "Open build/docs/index.html in a browser."
 
 check: $(INSTALLED)

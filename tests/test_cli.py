@@ -531,7 +531,14 @@ def test_an_interrupt_ends_in_a_sentence(folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-@pytest.mark.parametrize("module", ["typer.colors", "numpy", "torch._C", "torch", "polars"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "typer.colors",
+        "torch",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("numpy", "torch._C", "polars")),
+    ],
+)
 def test_an_interrupt_during_an_import_ends_in_a_sentence(folder, module):
     # -X importtime tells of each module when it has been imported.
     command = [sys.executable, "-X", "importtime", "-m", "twosample", "test", "same.csv"]
@@ -564,7 +571,14 @@ def test_an_interrupt_that_the_shell_has_ignored_stays_so(folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="takes a limit for the size of files")
-@pytest.mark.parametrize("words", [(), ("--json",), ("--quiet", "--explain")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        pytest.param(("--json",), marks=pytest.mark.slow),
+        pytest.param(("--quiet", "--explain"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_report_on_a_full_disk_costs_no_verdict(folder, words):
     program = (
         "import resource, sys\n"
@@ -645,7 +659,11 @@ SLEEPER = (
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+    ("number", "code", "word"),
+    [
+        pytest.param("SIGINT", 130, "interrupted", marks=pytest.mark.slow),
+        ("SIGTERM", 143, "terminated"),
+    ],
 )
 def test_a_signal_ends_in_a_sentence_and_cleans_up(folder, tmp_path, number, code, word):
     done = subprocess.run(
@@ -690,7 +708,10 @@ def test_a_signal_during_a_late_import_removes_temporary_folders(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 @pytest.mark.parametrize("stream", [(), pytest.param(("--stream",), marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_a_long_query_can_be_interrupted(folder, stream, number, code):
     with contextlib.closing(sqlite3.connect("shop.db")) as database:
         database.execute("CREATE TABLE orders (price)")

@@ -24,6 +24,7 @@ from twosample._cli import main as cli
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Those of one subject are executed beside its tests.
+LONG = {"pvalues", "migrating"}  # they train and simulate; a slow test executes them
 PAGES = [
     "quickstart",
     "pvalues",
@@ -149,7 +150,9 @@ def test_every_page_is_in_the_contents(site):
 # Examples
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES]
+)
 def test_examples_give_what_they_show(page, tmp_path, monkeypatch):
     (tmp_path / "demo").symlink_to(ROOT / "demo")
     monkeypatch.chdir(tmp_path)

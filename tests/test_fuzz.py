@@ -120,7 +120,7 @@ def test_every_file_of_the_corpus_is_named():
     ("name", "more"),
     [
         ("abort.parquet", []),
-        ("abort.arrow", ["--stream"]),
+        pytest.param("abort.arrow", ["--stream"], marks=pytest.mark.slow),
         pytest.param("abort.parquet", ["--stream"], marks=pytest.mark.slow),
         pytest.param("abort.arrow", [], marks=pytest.mark.slow),
     ],

@@ -39,7 +39,7 @@ def assert_level(name, runs):
 @pytest.mark.parametrize("name", SENTINELS)
 def test_level_of_a_few_runs_is_within_exact_binomial_limits(name):
     trained = level.CASES[name].test.learning is not None
-    assert_level(name, runs=40 if trained else 100)
+    assert_level(name, runs=25 if trained else 100)
 
 
 @pytest.mark.slow

@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", pytest.param("docs/methods.md", marks=pytest.mark.slow)]
+)
 def test_python_in_the_pages_gives_what_it_shows(page):
     results = doctest.testfile(
         str(ROOT / page), module_relative=False, optionflags=doctest.ELLIPSIS
