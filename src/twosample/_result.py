@@ -265,7 +265,11 @@ class TwoSampleResult:
     @property
     def _against(self) -> str:
         """What the statistic was compared with: `calibration` without what moved and how."""
-        return self.calibration if self.calibrated is None else self.calibrated.in_short
+        if self.calibrated is None:
+            return self.calibration
+        short = self.calibrated.in_short
+        # What moved is worth a word where it was not rows.
+        return short if self.units is None else f"{short} of {self.design}"
 
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether equality of the distributions is rejected at level `alpha`."""

@@ -420,6 +420,8 @@ def details(
     lines["method"] = f"{facts['method']}, {learned}tested on {both(result.sizes)}"
     if result.chosen is not None:
         lines["chosen"] = result.chosen
+    if result.design is not None:
+        lines["design"] = result.design
     against = result.calibration if verbose else result._against
     lines["statistic"] = f"{result.statistic:.4g}, against {against}"
     lines |= more or {}
