@@ -177,13 +177,22 @@ def scores(
         known = None if past is None else past[number]
         prepared = _prepared(stack, number, sums, known, bins)
         of_stack = _log_ratios(prepared, known, weights, labellings)
+        repeats = of_stack.shape[1] // len(prepared.columns)
+        # A view that is constant, of missing values where none are, has nothing to say. It would
+        # only take from the share of the others.
+        varies = prepared.weights.gt(0).any(2).any(1)
+        of_stack = of_stack[:, varies.repeat_interleave(repeats)]
+        if not of_stack.numel():
+            continue
         values.append(of_stack)
-        rows = of_stack.shape[1]
-        repeats = rows // len(prepared.columns)
-        for looked_at in prepared.columns:
-            columns += [looked_at] * repeats
-        kinds += [stack.kind] * rows
+        for looked_at, is_varying in zip(prepared.columns, varies.tolist(), strict=True):
+            if is_varying:
+                columns += [looked_at] * repeats
+        kinds += [stack.kind] * of_stack.shape[1]
         shares[stack.kind] = stack.weight
+    if not values:  # all rows are equal, so all labellings are
+        even = torch.zeros(len(MEMORIES), len(labellings), dtype=torch.float64)
+        return Scores(even, [], torch.zeros(len(MEMORIES), 0, dtype=torch.float64))
     log_shares = _log_shares(kinds, shares)
     weighted = torch.cat(values, 1) + log_shares[:, None]  # (memories, rows, B + 1)
     log_scores = torch.logsumexp(weighted, 1)
