@@ -567,6 +567,8 @@ def time_table(records):
         "|---|---|---|---|---|---|---|---|",
     ]
     timed = {record["rows"]: record for record in records if record["what"] == "time"}
+    if not timed:
+        return ""
     for record in timed.values():
         seconds = record["seconds"]
         tenth = max(1, len(seconds) // 10)
@@ -610,6 +612,7 @@ def show(write):
                 "power is that of `spectral` at a fixed size, interpolated.",
                 detect_table(records),
                 kill_sentence(records),
+                time_table(records),
             ]
         ),
         "watching-schedule": "\n\n".join(
@@ -620,13 +623,10 @@ def show(write):
             ]
         ),
     }
-    times = time_table(records)
-    print("\n\n".join([*texts.values(), times]))
+    print("\n\n".join(texts.values()))
     if write:
         for name, text in texts.items():
             write_between(DOCS / "watching.md", name, text)
-        if any(record["what"] == "time" for record in records):
-            write_between(DOCS / "performance.md", "watching", times)
         draw_schedule()
 
 
