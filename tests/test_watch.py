@@ -409,7 +409,8 @@ def test_the_report_says_what_changed(tmp_path):
     watch = Watch(witness="columns", rng=0)
     for _ in range(3):
         watch.update(table(rng, 80), table(rng, 60, shift=2.0))
-    watch.report(tmp_path / "page.html")
+    assert watch.report(tmp_path / "page.html") == tmp_path / "page.html"
+    assert "What changed" in watch.report().html
     page = (tmp_path / "page.html").read_text()
     assert "Alarm since batch" in page and "What changed" in page and page.count("<svg") == 4
 

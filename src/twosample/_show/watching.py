@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .._watch.watch import Watch, WatchRecord
 from ..errors import InputError
-from .page import fill, ready, write
+from .page import InlineReport, fill, ready, write
 from .report import circumstances
 from .svg import Canvas, Drawn
 
@@ -22,6 +22,11 @@ def write_watch_report(watch: Watch, path: str | os.PathLike[str]) -> Path:
     """Write what `render_watch` gives to a file, and return its path."""
     ready(Path(path))
     return write(render_watch(watch), Path(path))
+
+
+def inline_watch_report(watch: Watch) -> InlineReport:
+    """What `render_watch` gives, for a notebook to show."""
+    return InlineReport(render_watch(watch))
 
 
 def render_watch(watch: Watch) -> str:

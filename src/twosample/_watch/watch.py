@@ -8,7 +8,8 @@ import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
@@ -24,6 +25,9 @@ from .betting import Ledger, exponential
 from .door import EACH_ROW, Door
 from .rows import Batch, Reference, checked_sizes, set_aside
 from .witnesses import as_witness
+
+if TYPE_CHECKING:
+    from .._show.page import InlineReport
 
 HISTORY = 365
 """Records that a watch keeps. The log of the command line has all of them."""
@@ -382,11 +386,22 @@ class Watch:
 
         return load(path, witness=witness)
 
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write an HTML page: the wealth over time, columns over time, and what changed."""
-        from .._show.watching import write_watch_report
+    @overload
+    def report(self, path: str | os.PathLike[str]) -> Path: ...
 
-        write_watch_report(self, path)
+    @overload
+    def report(self, path: None = None) -> InlineReport: ...
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path | InlineReport:
+        """Write an HTML page, and return its path: wealth and columns over time, what changed.
+
+        Without a path, a notebook shows the page where it is called.
+        """
+        from .._show.watching import inline_watch_report, write_watch_report
+
+        if path is None:
+            return inline_watch_report(self)
+        return write_watch_report(self, path)
 
     # How
 
