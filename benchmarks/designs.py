@@ -27,6 +27,7 @@ from scipy.stats import binom
 import twosample
 
 ALPHA = 0.05
+FEWEST = 50  # runs, for a share to be shown
 RESULTS = Path(__file__).parent / "results" / "designs.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "designs.md"
 BEGIN = "<!-- levels: python benchmarks/designs.py table -->"
@@ -161,7 +162,7 @@ def table(rows):
         cells = []
         for method in METHODS:
             found = values[scenario, method]
-            if not found:
+            if len(found) < FEWEST:
                 cells.append("")
                 continue
             designed = cell([row["designed"] for row in found])
