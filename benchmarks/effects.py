@@ -187,6 +187,25 @@ def tolerance_case(unit, margin, by, n, rng):
     }
 
 
+def margin_case(margin, n, rng, repeats=200):
+    """The two errors of one column at the margin, without a test around them: many draws."""
+    by = margin / math.sqrt(1 - margin**2 / 4)
+    differ = []
+    equivalent = []
+    for _ in range(repeats):
+        x, y = drawn("shift", by, (n, n), rng)
+        low, high = describe(_column_of(x[:, 0], y[:, 0]), 0.9).effect_interval
+        differ.append(low > margin)
+        equivalent.append(high < margin)
+    undecided = 1 - np.mean(differ) - np.mean(equivalent)
+    return {
+        "differ": np.mean(differ),
+        "equivalent": np.mean(equivalent),
+        "undecided": undecided,
+        "runs": repeats,
+    }
+
+
 # The smallest difference: said of samples without any, then looked for in new ones.
 
 
@@ -246,6 +265,8 @@ for _share, _where in ((0.0, "no difference"), (1.0, "the margin"), (2.0, "twice
         _share * 0.2 / math.sqrt(1 - 0.2**2 / 4),
         1000,
     )
+for _n in (200, 1000):
+    CASES[f"tolerance one column, spread=0.2 at the margin n={_n}"] = (margin_case, 0.2, _n)
 for _method, _n in (("spectral", 200), ("spectral", 800), ("mmd-median", 200), ("mmd-median", 800)):
     for _factor in (0.5, 1.0):
         CASES[f"smallest {_method} n={_n} times {_factor:g}"] = (

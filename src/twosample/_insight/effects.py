@@ -127,11 +127,17 @@ def _changed(right_x: float, right_y: float, sizes: tuple[int, int], noise: floa
 
 
 def mmd2_interval(result: TwoSampleResult, confidence: float = CONFIDENCE) -> Interval | None:
-    """The interval for MMD^2 by its normal law; None where the test has no MMD."""
+    """The interval for MMD^2 by the normal law of the MMD; None where the test has none."""
     estimate = mmd2_estimate(result)
     if estimate is None:
         return None
     low, high = around(estimate.value, estimate.error, confidence)
+    root = math.sqrt(max(0.0, estimate.value))
+    reach = (high - estimate.value) / (2 * root) if root > 0 else math.inf
+    if reach < root:
+        # The error grows with the MMD, so an estimate that is too small seems too sure of itself.
+        # That of the MMD, the root, does not.
+        low, high = (root - reach) ** 2, (root + reach) ** 2
     return max(0.0, low), max(0.0, high)  # no square is below 0
 
 
