@@ -61,7 +61,9 @@ def wasserstein(x: Array, y: Array, confidence: float = CONFIDENCE) -> Distance:
     of_means = max(0.0, low_mean, -high_mean)
     of_areas = value - by_chance - deviate(strict) * error
     low = min(value, max(of_means, of_areas, 0.0))
-    return Distance(value, (low, value + deviate(confidence) * error))
+    # h is flat where the two functions cross, by chance too. No h varies more than the values.
+    widest = math.sqrt(float(np.var(x, ddof=1)) / n + float(np.var(y, ddof=1)) / m)
+    return Distance(value, (low, value + deviate(confidence) * widest))
 
 
 def total_variation(before: Array, after: Array, confidence: float = CONFIDENCE) -> Distance:
