@@ -410,3 +410,13 @@ def test_the_suite_for_pytest():
     assert len(tests) == 2
     for test in tests:
         test()
+
+
+def test_samples_of_a_comparison_that_begin_alike_stay_apart_on_its_page(folder):
+    samples = [f"orders-of-the-shop-in-the-old-town-{day}.csv" for day in ("monday", "tuesday")]
+    for file in samples:
+        pl.read_csv("same.csv").write_csv(file)
+    call("compare", "same.csv", *samples, *QUICK, "--report", "page.html")
+    page = (folder / "page.html").read_text()
+    shown = {name for name in re.findall(r"<bdi>([^<]*)</bdi>", page) if "…" in name}
+    assert shown == {cut_in_the_middle(file, 34) for file in samples} and len(shown) == 2

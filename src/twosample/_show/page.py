@@ -8,11 +8,13 @@ import html
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._checks import check_alpha
+from .._data.tables import cut_in_the_middle
 from .._insight import text_tables
 from .._result import format_pvalue
 from .._saving.saving import replace, writable
@@ -21,6 +23,8 @@ from .svg import Drawn
 
 LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels alpha to choose from on a page, beside the one it is written for."""
+
+_NAME = 34  # characters of a name that fit into a table
 
 Part = TypeVar("Part")
 
@@ -124,6 +128,7 @@ def _environment() -> Any:
         "p": format_pvalue,
         "shown": as_text,
         "percent": text_tables.percent,
+        "short": partial(cut_in_the_middle, most=_NAME),
     }
     return environment
 

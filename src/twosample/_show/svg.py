@@ -331,13 +331,6 @@ def tick_label(value: float) -> str:
     return digits.replace("e-0", "e-").replace("-", "−")
 
 
-def shortened(words: str, most: int) -> str:
-    """A text in at most `most` characters."""
-    if len(words) <= most:
-        return words
-    return f"{words[: most - 1]}…"
-
-
 def number(value: float) -> str:
     """A coordinate to a hundredth of a unit, which nobody can see."""
     digits = f"{value:.2f}".rstrip("0").rstrip(".")

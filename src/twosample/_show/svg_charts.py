@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from .._data.tables import cut_in_the_middle
 from .charts import Distance, Distances, NullDistribution, PowerCurve, TrainingCurve, sizes_in_view
 from .maps import Field, KernelContours, PointMap, Scatter
 from .marginals import Densities, Shares
-from .svg import TEXT_ROW, Canvas, Drawn, Point, number, shortened
+from .svg import TEXT_ROW, Canvas, Drawn, Point, number
 
 # Lengths are in units of the picture, which is as wide as the page allows.
 _FLAGS = 2.4 * TEXT_ROW  # room above a chart for two lines of text
@@ -124,7 +125,7 @@ def distance_chart(distances: Distances) -> Drawn:
 
 def _draw_distance(canvas: Canvas, distance: Distance, middle: float) -> None:
     canvas.add("title", distance.in_words)
-    name = shortened(distance.name, 50)
+    name = cut_in_the_middle(distance.name, 50)
     canvas.text(name, canvas.left + 4, middle - 11, "label")
     canvas.horizontal(canvas.left, canvas.right, middle, "grid")
     if distance.ends is not None:
@@ -201,7 +202,7 @@ def _share_chart(shares: Shares) -> Drawn:
         in_y = float(shares.y[place])
         top = 6.0 + _SHARE_ROW * place
         baseline = top + 12
-        canvas.text(shortened(level, 12), 86.0, baseline, "tick", anchor="end")
+        canvas.text(cut_in_the_middle(level, 12), 86.0, baseline, "tick", anchor="end")
         _draw_share(canvas, in_x, top, "bar x")
         _draw_share(canvas, in_y, top + 8, "bar y")
         both = f"{100 * in_x:.0f} / {100 * in_y:.0f} %"
@@ -294,10 +295,10 @@ def _plane_canvas(points: Scatter) -> Canvas:
 
 def _draw_plane_axes(canvas: Canvas, points: Scatter) -> None:
     across, up = points.axes
-    canvas.x_axis(shortened(across, 50))
+    canvas.x_axis(cut_in_the_middle(across, 50))
     canvas.y_axis()
     # Above the axis: turned by 90 degrees beside it, a long name would be hard to read.
-    name = shortened(up, 50)
+    name = cut_in_the_middle(up, 50)
     canvas.text(f"↑ {name}", canvas.left - 6, 14.0, "label")
 
 
