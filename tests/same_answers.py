@@ -1059,7 +1059,9 @@ def content(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 def _without_seconds(tree: Any) -> Any:
     if isinstance(tree, dict):
-        parts = {name: _without_seconds(part) for name, part in tree.items() if name != "seconds"}
+        # Seconds differ at every saving, and a fingerprint is what older files do not have.
+        kept = {name: part for name, part in tree.items() if name not in ("seconds", "fingerprint")}
+        parts = {name: _without_seconds(part) for name, part in kept.items()}
         return LATER.get(str(tree.get("class")), {}) | parts
     if isinstance(tree, list):
         return [_without_seconds(part) for part in tree]

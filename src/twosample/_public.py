@@ -97,6 +97,7 @@ from ._watch.schedule import Schedule
 from ._watch.watch import Watch, WatchRecord
 from .errors import (
     ClusterError,
+    DependenceWarning,
     IncompatibleParts,
     InputError,
     InputNote,
@@ -143,6 +144,7 @@ __all__ = [
     "CrossEntropy",
     "Decision",
     "DeepKernel",
+    "DependenceWarning",
     "Design",
     "Effect",
     "Explanation",

@@ -70,6 +70,10 @@ class InputNote(InputWarning):
     """Something about the samples was decided by a rule; it may be decided otherwise."""
 
 
+class DependenceWarning(InputWarning):
+    """Rows seem to depend on each other, and nothing was said of it."""
+
+
 class TrainingWarning(UserWarning):
     """Training ended early or in an unusual way."""
 

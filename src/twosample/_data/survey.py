@@ -26,7 +26,7 @@ from .._design import (
     signs_of_dependence,
 )
 from .._design import Rows as EachRow
-from ..errors import InputError, Obstacles, warn
+from ..errors import DependenceWarning, InputError, Obstacles, warn
 from .columns import Columns
 from .extremes import rows_for_quantiles
 from .keys import Described, codes_for
@@ -311,7 +311,7 @@ def _warn_of_dependence(x: _FirstPass, y: _FirstPass) -> None:
             looks.append(Look(sample.profile.sample, values, sample.names()))
     sign = signs_of_dependence(looks)
     if sign is not None:
-        warn(f"{sign}.")
+        warn(f"{sign}.", DependenceWarning)
 
 
 def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
