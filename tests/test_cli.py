@@ -295,7 +295,7 @@ def test_json_in_a_process_of_its_own(folder):
     ("words", "message"),
     [
         (["same.csv", "absent.csv"], "absent.csv does not exist"),
-        (["same.csv", "same.txt"], "same.txt ends in '.txt'"),
+        (["same.csv", "same.txt"], "same.txt have different columns; missing in same.txt: 'kind'"),
         (["same.csv", "."], ". is a folder"),
         (["same.csv", "ragged.csv"], "ragged.csv, line 3: 1 field where the header has 2"),
         (["same.csv", "other.csv", "--alpha", "0"], "--alpha is 0"),

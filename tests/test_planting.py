@@ -62,8 +62,9 @@ def test_a_planted_row_is_t_with_the_difference_in_means_and_covariance(result):
     share = n * m / (n + m) ** 2
     along = scale * observed @ stack.totals[:, 0]  # (axes,)
     spectrum = stack.spectrum[0]
-    noise = stack.evaluate(in_x, scale)
-    seen = stack.evaluate(observed[None], scale)[:, 0]
+    scales = torch.full((len(in_x),), scale, dtype=torch.float64)
+    noise = stack.evaluate(in_x, scales)
+    seen = stack.evaluate(observed[None], scales[:1])[:, 0]
     means, variances = moments_of(noise, stack.expected(scale))
     for b in range(3):
         of_noise = scale * in_x[b] @ stack.totals[:, 0]

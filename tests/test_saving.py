@@ -1150,7 +1150,7 @@ FIT = [
 def test_fit_and_apply(folder):
     first, *rest = call(*FIT).stdout.splitlines()
     assert first == "kernel.safetensors holds mmd-o, fitted on 60 + 60 rows."
-    assert [line.split()[0] for line in rest] == ["X", "Y", "training", "seed"]
+    assert [line.split()[0] for line in rest] == ["samples", "b.csv,", "training", "seed"]
     done = call("apply", "kernel.safetensors", "c.csv", "d.csv", "--seed", "1")
     first, *rest = done.stdout.splitlines()
     assert first == "The samples differ: p = 0.010, at most alpha = 0.05."

@@ -177,7 +177,9 @@ class Table:
             numbers[known, place] = codes[known]
         gaps = np.isnan(numbers)
         if gaps.any():
-            means = np.nan_to_num(np.nanmean(numbers, axis=0)) if len(numbers) else 0.0
+            # A column without any value has the mean 0.
+            known = np.maximum((~gaps).sum(0), 1)
+            means = np.nansum(numbers, axis=0) / known
             numbers = np.where(gaps, means, numbers)
         return numbers
 

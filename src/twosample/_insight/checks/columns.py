@@ -309,7 +309,8 @@ def _unit(
     best: tuple[float, str, Look, Look] | None = None
     for factor, words in _FACTORS.items():
         for smaller, larger, values, others in ((x, y, of_x, of_y), (y, x, of_y, of_x)):
-            distance = _distance(factor * values, others)
+            with np.errstate(over="ignore"):  # 1e300 in other units is infinite, and as far away
+                distance = _distance(factor * values, others)
             if distance < (best[0] if best else _NEAR):
                 best = (distance, words, smaller, larger)
     warmer = ((x, y, of_x, of_y), (y, x, of_y, of_x))
