@@ -155,7 +155,10 @@ def test_one_seed_one_answer_and_none_is_kept():
 def test_each_pair_learns_its_own_categories():
     def table(levels: str, rows: int = 40) -> pl.DataFrame:
         return pl.DataFrame(
-            {"kind": [levels[k % len(levels)] for k in range(rows)], "x": normal(rows, ord(levels[-1]))[:, 0]}
+            {
+                "kind": [levels[k % len(levels)] for k in range(rows)],
+                "x": normal(rows, ord(levels[-1]))[:, 0],
+            }
         )
 
     found = compare(
