@@ -223,8 +223,8 @@ def table(records):
     ]
     level = {(r["case"], r["test"], r["repeats"]): r for r in last.values() if r["what"] == "level"}
     for case, test in dict.fromkeys((case, test) for case, test, _ in level):
-        cells = [level[case, test, repeats] for repeats in ("once", "allow")]
-        shown = " | ".join(f"{r['rejections']} of {r['runs']}" for r in cells)
+        cells = [level.get((case, test, repeats)) for repeats in ("once", "allow")]
+        shown = " | ".join(f"{r['rejections']} of {r['runs']}" if r else "-" for r in cells)
         lines.append(f"| {case} | {test} | {shown} |")
     lines += ["", "| planted, 4000 + 4000 rows | named by `check` |", "|---|---|"]
     for r in (r for r in last.values() if r["what"] == "census" and r["oddity"] != "nothing"):
