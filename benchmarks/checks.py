@@ -70,7 +70,7 @@ def times(rows):
                 "what": "time",
                 "kind": kind,
                 "rows": rows,
-                "polars": polars,
+                "read": polars,
                 "look": look,
                 "command": command,
             }
@@ -213,9 +213,9 @@ def table(records):
     ]
     lines += ["|---|---|---|---|"]
     for r in (r for r in last.values() if r["what"] == "time"):
-        look = f"{r['look'][0]:.2f} s, {r['look'][0] / r['polars'][0]:.2f} x"
-        command = f"{r['command'][0]:.2f} s, {r['command'][0] / r['polars'][0]:.2f} x"
-        lines.append(f"| {r['kind']} | {r['polars'][0]:.2f} s | {look} | {command} |")
+        look = f"{r['look'][0]:.2f} s, {r['look'][0] / r['read'][0]:.2f} x"
+        command = f"{r['command'][0]:.2f} s, {r['command'][0] / r['read'][0]:.2f} x"
+        lines.append(f"| {r['kind']} | {r['read'][0]:.2f} s | {look} | {command} |")
     lines += [
         "",
         '| no difference, 60 + 60 rows | test | rejected, `repeats="once"` | rejected, `"allow"` |',
@@ -223,8 +223,8 @@ def table(records):
     ]
     level = {(r["case"], r["test"], r["repeats"]): r for r in last.values() if r["what"] == "level"}
     for case, test in dict.fromkeys((case, test) for case, test, _ in level):
-        cells = [level[case, test, repeats] for repeats in ("once", "allow")]
-        shown = " | ".join(f"{r['rejections']} of {r['runs']}" for r in cells)
+        cells = [level.get((case, test, repeats)) for repeats in ("once", "allow")]
+        shown = " | ".join(f"{r['rejections']} of {r['runs']}" if r else "-" for r in cells)
         lines.append(f"| {case} | {test} | {shown} |")
     lines += ["", "| planted, 4000 + 4000 rows | named by `check` |", "|---|---|"]
     for r in (r for r in last.values() if r["what"] == "census" and r["oddity"] != "nothing"):
