@@ -157,7 +157,7 @@ def test_each_pair_learns_its_own_categories():
         return pl.DataFrame(
             {
                 "kind": [levels[k % len(levels)] for k in range(rows)],
-                "x": normal(rows, ord(levels[-1]))[:, 0],
+                "x": normal(ord(levels[-1]), rows)[:, 0],
             }
         )
 

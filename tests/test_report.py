@@ -133,7 +133,7 @@ class Elements(HTMLParser):
 
 
 PARTS = {
-    "table": SECTIONS,
+    "table": [SECTIONS[0], "checks", *SECTIONS[1:]],  # its rows have something odd
     "plane": SECTIONS,
     "images": [name for name in SECTIONS if name != "columns"],
     "comparison": ["verdict", "samples", "parts", "repeat"],
@@ -144,8 +144,6 @@ PARTS = {
 def test_all_parts_are_there_in_their_order_and_nothing_is_fetched(written, which, wanted):
     page = written[which].read_text("utf-8")
     assert re.findall(r'<section id="(\w+)"', page) == wanted
-    assert page.count('<details class="change') == 200  # each with its distributions
-    assert len(page.encode()) < 2_000_000
     elements = Elements(page)
     sources = [
         a.get(key)
@@ -413,7 +411,7 @@ def test_the_wheel_holds_template_style_and_script(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     held = zipfile.ZipFile(wheel).namelist()
     parts = [file.name for file in TEMPLATES.iterdir()]
-    assert len(parts) == 6
+    assert len(parts) == 7
     assert {f"twosample/_show/templates/{name}" for name in parts} <= set(held)
 
 
@@ -652,10 +650,12 @@ def test_columns_can_be_found_and_sorted(opened):
     names = "[...document.querySelectorAll('#changes > details')].filter(card => !card.hidden).map(card => card.dataset.name)"
     everything = page.evaluate(names)
     assert len(everything) == 9
-    page.evaluate("(find.value = 'KIND', find.dispatchEvent(new Event('input')), document.title)")
+    find = "(document.getElementById('find').value = '{}', document.getElementById('find')"
+    find += ".dispatchEvent(new Event('input')), document.title)"
+    page.evaluate(find.format("KIND"))
     assert page.evaluate(names) == ["kind"]
     assert page.evaluate("document.getElementById('found').textContent") == "1 of 9 columns"
-    page.evaluate("(find.value = '', find.dispatchEvent(new Event('input')), document.title)")
+    page.evaluate(find.format(""))
     page.evaluate(
         "(order.value = 'name', order.dispatchEvent(new Event('change')), document.title)"
     )

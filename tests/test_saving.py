@@ -1154,7 +1154,8 @@ def test_fit_and_apply(folder):
     done = call("apply", "kernel.safetensors", "c.csv", "d.csv", "--seed", "1")
     first, *rest = done.stdout.splitlines()
     assert first == "The samples differ: p = 0.010, at most alpha = 0.05."
-    assert [line.split()[0] for line in rest] == ["kernel", "X", "Y", "method", "statistic", "seed"]
+    heads = ["kernel", "samples", "d.csv,", "method", "statistic", "effect", "seed"]
+    assert [line.split()[0] for line in rest] == heads
     assert "kernel.safetensors, saved 20" in rest[0]
     assert "mmd-o, learned on 60 + 60 rows, tested on 60 + 60" in rest[3]
     assert "99 permutations" in rest[4] and done.stderr == ""

@@ -103,7 +103,8 @@ def _part_of_array(data: Any) -> Part:
         data = data.detach().cpu()
         data = data.float() if data.dtype == torch.bfloat16 else data
     if isinstance(data, np.ma.MaskedArray):
-        data = np.ma.filled(data.astype(np.float64), np.nan)
+        is_number = data.dtype.kind in "biuf"
+        data = np.ma.filled(data.astype(np.float64 if is_number else object), np.nan)
     array = np.asarray(data)
     if array.ndim > 2:
         return Part(len(array), None, images=array)
