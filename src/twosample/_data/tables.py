@@ -179,7 +179,8 @@ class Table:
         if gaps.any():
             # A column without any value has the mean 0.
             known = np.maximum((~gaps).sum(0), 1)
-            means = np.nansum(numbers, axis=0) / known
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers near 1e308 have no sum
+                means = np.nan_to_num(np.nansum(numbers, axis=0) / known)
             numbers = np.where(gaps, means, numbers)
         return numbers
 
