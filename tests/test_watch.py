@@ -181,7 +181,7 @@ def test_false_alarms_are_no_more_than_alpha(make):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [two_streams, one_stream])
 def test_false_alarms_are_no_more_than_alpha_in_many_streams(make):
-    streams = 120
+    streams = 60
     assert alarms(streams, 25, make) <= binom.isf(1e-6, streams, 0.05)
 
 

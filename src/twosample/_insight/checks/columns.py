@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +18,7 @@ from .words import count, date_or_number, number, quoted, share
 CHANCE = 0.005
 """The chance that a table of samples that do not differ gets a finding of some kind."""
 
+_MOST_HOMES = 200  # columns among which the home of strange values is looked for
 _CODES = frozenset(
     sign * value
     for sign in (1, -1)
@@ -385,7 +387,8 @@ def _outside(
 
 def _home(name: str, here: Look, there: Look, strangers: NDArray[np.float64]) -> str:
     """A column to which values seem to belong that do not belong here."""
-    for other, column in there.columns.items():
+    # Of many columns the first: to look at all for each would take the square of their number.
+    for other, column in itertools.islice(there.columns.items(), _MOST_HOMES):
         if other == name or not column.numeric or other not in here.columns:
             continue
         low, high = np.quantile(there.some(other), [0.01, 0.99]) if column.present else (0.0, 0.0)

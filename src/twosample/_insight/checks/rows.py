@@ -18,6 +18,9 @@ from .parts import Numbers, part_of
 from .words import count
 
 _MANY_PIXELS = 64  # images of so many that are equal are copies
+_ENOUGH_DIFFERENT = (
+    50  # rows: among fewer, values of a coarse number may be all different by chance
+)
 _SOME = 3  # rows that come again; one or two may be chance
 _PART = 0.01  # of all rows
 _MANY_DIFFERENT = 0.5  # of the rows: samples with fewer different ones may be equal by chance
@@ -82,6 +85,8 @@ def _tell_tale(x: Look, data: tuple[object, object], counted: Counted) -> bool:
         return False  # a column that is all there is has no rows to be compared with
     rows = parts[0].rows + parts[1].rows
     different = sum(counted.singles) + len(counted.repeated)
+    if different < _ENOUGH_DIFFERENT:
+        return False
     again = rows - different
     for name in names:
         of_x = columns_x[name]
