@@ -24,13 +24,12 @@ _CODES = frozenset(
     for sign in (1, -1)
     for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
 ) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
+# Not 1024: samples of usual size cannot tell it from 1000.
 _FACTORS = {
     **{10.0**power: f"a factor of {10**power:,}".replace(",", " ") for power in (1, 2, 3, 4, 6, 9)},
     60.0: "a factor of 60 (minutes and hours?)",
     3600.0: "a factor of 3600 (seconds and hours?)",
     86_400.0: "a factor of 86400 (seconds and days?)",
-    1024.0: "a factor of 1024 (bytes and kilobytes?)",
-    1024.0**2: "a factor of 1024 x 1024 (bytes and megabytes?)",
     2.54: "a factor of 2.54 (inches and centimetres?)",
     25.4: "a factor of 25.4 (inches and millimetres?)",
     1.609344: "a factor of 1.609 (miles and kilometres?)",
