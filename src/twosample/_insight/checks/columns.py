@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -37,6 +38,7 @@ _FACTORS = {
     1 / 0.3048: "a factor of 3.281 (metres and feet?)",
 }
 _NEAR = 0.1  # the largest difference of two distribution functions that are one in other units
+_STILL_NEAR = 0.2  # that of small samples
 _FAR = 0.3  # and the smallest of what they are before
 
 
@@ -307,17 +309,20 @@ def _unit(
         return None
     if _distance(of_x, of_y) < _FAR:
         return None
+    # So far apart are two small samples of one distribution by chance.
+    chance = 1.2 * math.sqrt(1 / len(of_x) + 1 / len(of_y))
+    near = min(_STILL_NEAR, max(_NEAR, chance))
     best: tuple[float, str, Look, Look] | None = None
     for factor, words in _FACTORS.items():
         for smaller, larger, values, others in ((x, y, of_x, of_y), (y, x, of_y, of_x)):
             with np.errstate(over="ignore"):  # 1e300 in other units is infinite, and as far away
                 distance = _distance(factor * values, others)
-            if distance < (best[0] if best else _NEAR):
+            if distance < (best[0] if best else near):
                 best = (distance, words, smaller, larger)
     warmer = ((x, y, of_x, of_y), (y, x, of_y, of_x))
     for smaller, larger, values, others in warmer:
         distance = _distance(1.8 * values + 32, others)
-        if distance < (best[0] if best else _NEAR):
+        if distance < (best[0] if best else near):
             best = (distance, "Celsius and Fahrenheit?", smaller, larger)
     if best is None:
         return None
