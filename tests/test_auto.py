@@ -42,7 +42,7 @@ def test_few_rows_have_the_first_test_only():
 
 
 def test_a_first_test_that_decides_is_all_there_is():
-    X, Y = equal_samples(500)
+    X, Y = equal_samples(1000)
     result = twosample.two_sample_test(X, Y + 1, permutations=99, rng=0)
     assert result.pvalue == pytest.approx(0.01 / 0.9, rel=1e-12)
     assert result.chosen == "spectral: p = 0.010, which decides, so mmd-d was not trained"
@@ -52,7 +52,7 @@ def test_a_first_test_that_decides_is_all_there_is():
 
 
 def test_where_it_does_not_decide_both_count_with_their_shares():
-    X, Y = equal_samples(500)
+    X, Y = equal_samples(1000)
     test = twosample.auto(permutations=99, steps=3)
     result = test.run(X, Y, rng=0)
     first = twosample.spectral(permutations=99).run(X, Y, rng=0)
@@ -118,8 +118,8 @@ def test_streams_have_the_answer_of_the_same_rows_in_memory():
 
 
 def test_what_is_odd_about_the_rows_is_said_once():
-    X = np.random.default_rng(0).normal(size=(500, 2))
-    Y = np.random.default_rng(1).normal(size=(500, 2))
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    Y = np.random.default_rng(1).normal(size=(1000, 2))
     X[:, 0] = Y[:, 0] = 3.0
     with pytest.warns(twosample.InputWarning, match="constant") as caught:
         result = twosample.two_sample_test(X, Y, twosample.auto(permutations=99, steps=2), rng=0)

@@ -190,7 +190,7 @@ def test_a_share_or_a_size_that_makes_no_sense_is_a_sentence(options, message):
 
 def test_batches_that_can_be_read_only_once_are_enough_for_both_tests():
     rng = np.random.default_rng(0)
-    X, Y = normal(rng, 640), normal(rng, 600)
+    X, Y = normal(rng, 1040), normal(rng, 1000)
     test = twosample.auto(permutations=19, steps=2)
 
     def batches(rows: np.ndarray):
@@ -198,7 +198,7 @@ def test_batches_that_can_be_read_only_once_are_enough_for_both_tests():
 
     result = test.run(batches(X), batches(Y), rng=0)
     assert "spectral: p = " in result.chosen and "mmd-d: p = " in result.chosen
-    assert result.sizes in ((640, 600), (320, 300))
+    assert result.sizes in ((1040, 1000), (520, 500))
 
 
 # Streams

@@ -57,7 +57,7 @@ _SCORES: LearningOptions = {"steps": 1000, "batch_size": 5000, "learning_rate": 
 def auto(*, permutations: int = 999, **learning: Unpack[LearningOptions]) -> TwoSampleTest:
     """The default: `spectral` on all rows and, where that finds nothing, a trained deep kernel.
 
-    `spectral` has nine tenths of the level. Where it does not reject and samples have 500 rows or
+    `spectral` has nine tenths of the level. Where it does not reject and samples have 1000 rows or
     more, the kernel of `mmd_d` is trained on one half and tested on the other, with the last tenth:
     it finds what takes many columns at once. Options are those of `Learning`.
     """

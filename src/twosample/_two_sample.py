@@ -306,7 +306,7 @@ class FollowUp:
 
     test: TwoSampleTest
     share: float = 0.1
-    least: int = 500
+    least: int = 1000
 
     def __post_init__(self) -> None:
         check_share("share", self.share)
