@@ -684,11 +684,66 @@ def test_power_is_predicted_in_units(method):
     assert np.mean([plan.power(12) for plan in plans]) == pytest.approx(found, abs=0.3)
 
 
-def test_power_of_pairs_is_refused():
-    X, Y, keys = before_and_after(np.random.default_rng(0))
-    result = twosample.two_sample_test(X, Y, "mmd-median", **keys, rng=0)
-    with pytest.raises(IncompatibleParts, match="this test moved 30 pairs"):
-        result.predict_power()
+def sites(rng, rows: int) -> tuple[np.ndarray, np.ndarray, dict]:
+    X, Y, keys = strata(rng)
+    return X, Y + 0.6, keys
+
+
+def treated(rng, pairs: int) -> tuple[np.ndarray, np.ndarray, dict]:
+    base = 3 * rng.normal(size=(pairs, 2))
+    number = np.arange(pairs)
+    X, Y = base + rng.normal(size=(2, pairs, 2))
+    return X, Y + 0.6, {"pairs": (number, number)}
+
+
+def planned(draw, size: int, seed: int, method: str = "mmd-median"):
+    X, Y, keys = draw(np.random.default_rng([seed, size]), size)
+    test = twosample.two_sample_test(X, Y, method, permutations=99, rng=seed, **keys)
+    return test, test.predict_power()
+
+
+def test_power_is_predicted_in_pairs():
+    found = [planned(treated, 30, seed) for seed in range(15)]
+    _, plan = found[0]
+    assert plan.sizes == (30, 30) and plan.unit == "pairs"
+    assert " on 30 pairs at " in str(plan)
+    assert plan.power(15) < plan.power(30) < plan.power(60)
+    with pytest.raises(InputError, match="X has as many as Y, not 20 and 30"):
+        plan.power(20, 30)
+    # Each prediction is as uncertain as one test, so they are compared on average.
+    share = np.mean([test.reject(0.05) for test, _ in found])
+    assert np.mean([plan.power(30) for _, plan in found]) == pytest.approx(share, abs=0.25)
+
+
+@pytest.mark.parametrize("method", ["mmd-median", "spectral"])
+def test_power_is_predicted_within_strata(method):
+    _, plan = planned(sites, 60, 0, method)
+    of_x, _ = sites(np.random.default_rng([0, 60]), 60)[2]["strata"]
+    assert plan.sizes == (60, 50) and plan.unit == "rows"
+    assert [x for x, _ in plan.cells] == [60 - of_x.sum(), of_x.sum()]
+    assert plan.in_strata(60, 50) == list(plan.cells)
+    assert plan.power(30, 25) < plan.power(60, 50) < plan.power(120, 100)
+    assert "with strata as they are here" in str(plan)
+
+
+def test_a_difference_that_is_planted_is_added_to_what_chance_does():
+    test, _ = planned(treated, 12, 0)
+    statistic = test.fitted.spec.statistic
+    prepared = test.calibrated.prepared
+    shuffles = test.calibrated.shuffles.all()
+    planted = statistic.planted(prepared, shuffles)
+    # Without any, the values are those of the test, on another scale.
+    values = statistic.evaluate(prepared, shuffles)
+    order = values.argsort()
+    assert bool((planted.values(0.0)[order].diff() >= -1e-9).all())
+    # With the whole difference it is the square of the sum of both.
+    in_x = prepared.bins.in_x(shuffles)
+    both = prepared.bins.contrast(in_x) + prepared.bins.contrast(in_x[:1])
+    K = prepared.sums.sums + torch.diag(prepared.own)
+    square = ((both @ K) * both).sum(1)
+    value = prepared.within_cells(in_x)
+    cross = prepared.between(in_x, in_x[0])
+    torch.testing.assert_close(square, value + 2 * cross + value[0])
 
 
 # Weights
