@@ -795,10 +795,47 @@ def test_wrong_weights_are_refused(weights, words):
         twosample.two_sample_test(np.ones((20, 2)), np.ones((20, 2)), weights=weights)
 
 
-def test_a_stream_has_no_weights():
-    stream = twosample.Stream.batches([np.ones((20, 2))])
-    with pytest.raises(InputError, match="X is a stream"):
-        twosample.two_sample_test(stream, np.ones((20, 2)), weights=([1] * 20, [1] * 20))
+def weighty(subjects: int, seed: int, first: int = 0) -> pd.DataFrame:
+    sample = table(subjects, 4, seed, first).drop(columns="site")
+    return sample.assign(w=np.random.default_rng(seed).random(len(sample)))
+
+
+@pytest.mark.parametrize("by_column", [True, False])
+def test_a_stream_keeps_the_rows_that_are_kept_in_memory(by_column):
+    X, Y = weighty(12, 0), weighty(10, 1, 50)
+    weights = "w" if by_column else (X.pop("w"), Y.pop("w"))
+    test = twosample.mmd_o(permutations=19, steps=1)
+    options = {"weights": weights, "groups": "who", "rng": 0}
+    here = twosample.two_sample_test(X, Y, test, **options)
+    pieces = [twosample.Stream.batches([each[:13], each[13:30], each[30:]]) for each in (X, Y)]
+    there = twosample.two_sample_test(*pieces, test, **options)
+    assert there.design == here.design and there.sizes == here.sizes
+    assert there.pvalue == here.pvalue
+    with pytest.raises(InputError, match="X is an iterator that can be read only once"):
+        twosample.two_sample_test(iter([X]), Y, test, **options)
+
+
+def test_weights_of_a_fit_and_of_what_it_is_applied_to():
+    X, Y, new_x, new_y = (weighty(12, seed, 50 * seed) for seed in range(4))
+    test = dataclasses.replace(twosample.mmd_o(permutations=19, steps=1), design=Groups("who"))
+    fitted = test.fit(X, Y, weights="w", rng=0)
+    assert [column.name for column in fitted.schema.columns] == ["a", "b"]
+    assert all(size < 48 for size in fitted.train_sizes)
+    result = fitted.test(new_x, new_y, weights="w", rng=0)
+    assert result.design.startswith("12 + 12 groups; weights kept ")
+    assert all(size < 48 for size in result.sizes)
+
+
+def test_compare_takes_weights():
+    reference = weighty(10, 0)
+    samples = {"a": weighty(10, 1, 50), "b": weighty(10, 2, 100)}
+    options = {"method": "mmd-median", "groups": "who", "rng": 0}
+    by_column = twosample.compare(reference, samples, weights="w", **options)
+    weights = (reference.pop("w"), {name: each.pop("w") for name, each in samples.items()})
+    by_array = twosample.compare(reference, samples, weights=weights, **options)
+    for name in samples:
+        assert "weights kept" in by_column[name].design
+        assert by_column[name].pvalue == by_array[name].pvalue
 
 
 # Signs of dependence
@@ -859,7 +896,9 @@ def test_rows_that_somebody_sorted_say_nothing():
 @pytest.fixture
 def files(tmp_path):
     for name, first, seed in (("a", 0, 0), ("b", 50, 1), ("c", 100, 2)):
-        table(10, 5, seed, first).to_csv(tmp_path / f"{name}.csv", index=False)
+        rows = table(10, 5, seed, first)
+        rows["w"] = np.random.default_rng(seed).random(len(rows))
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
     return tmp_path
 
 
@@ -887,5 +926,12 @@ def test_the_command_line_has_designs(files):
     kernel = files / "kernel.safetensors"
     command("fit", a, b, "-o", kernel, "--groups", "who", "--drop", "site", *quick)
     assert "10 + 10 groups" in command("apply", kernel, b, c, "--seed", "0")
+    weighed = [a, b, "--weights", "w", "--drop", "site,who", *quick]
+    assert "weights kept" in command("test", *weighed)
+    assert "weights kept" in command("plan", *weighed)
+    assert "weights kept" in command("compare", *weighed, "--json")
+    command("fit", a, b, "-o", kernel, "--weights", "w", "--drop", "site,who", *quick)
+    weighed = json.loads(command("apply", kernel, b, c, "--weights", "w", "--seed", "0", "--json"))
+    assert weighed["design"].startswith("weights kept ")
     wrong = CliRunner().invoke(build(), ["test", str(a), str(b), "--blocks", "x"])
     assert wrong.exit_code == 2 and "give a number of rows such as 50" in wrong.output

@@ -27,6 +27,7 @@ from .files import (
     Sheet,
     Strata,
     Types,
+    Weights,
     columns_from,
     design_options,
     layout_from,
@@ -83,6 +84,7 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    weights: Weights = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -131,6 +133,7 @@ def run(
                 seed=seed,
                 device=device,
                 **design_options(groups, blocks, strata, pairs),
+                weights=weights,
             )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:

@@ -313,9 +313,8 @@ def _memory(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Codes]) ->
     values = (x.values(), y.values())
     if values[0] is None or values[1] is None:
         raise InputError(
-            f"{design!r} looks for the memory of the series in its rows, which a stream does not "
-            "keep; give the rows of a block and those to leave out after it, such as "
-            "blocks='50+10'."
+            "how long blocks are and how many rows are left out after each is found in the rows, "
+            "which a stream does not keep; give both, such as blocks 50+10."
         )
     # About the mean of each sample: where they differ, that is no memory.
     of_x = values[0] - values[0].mean(0)
