@@ -120,11 +120,12 @@ def two_sample_test(
     True
     """
     design = design_from(groups, blocks, strata, pairs)
+    test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
     left = None
     if weights is not None:
-        left = weighed(X, Y, weights, design, rng)
-        X, Y, design, rng, _ = left
-    test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
+        left = weighed(X, Y, weights, test.design, rng)
+        X, Y, rng = left.x, left.y, left.rng
+        test = _redesigned(test, left.design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
         X,
@@ -181,9 +182,13 @@ def _with_design(test: TwoSampleTest, design: Design) -> TwoSampleTest:
         raise IncompatibleParts(
             f"{test.name} has the design {test.design!r} already; leave out {design!r}."
         )
+    return _redesigned(test, design)
+
+
+def _redesigned(test: TwoSampleTest, design: Design) -> TwoSampleTest:
     then = test.then
     if then is not None:
-        then = dataclasses.replace(then, test=_with_design(then.test, design))
+        then = dataclasses.replace(then, test=_redesigned(then.test, design))
     return dataclasses.replace(test, design=design, then=then)
 
 

@@ -181,7 +181,7 @@ class TwoSampleTest:
         """
         if weights is not None:
             left = weighed(X, Y, weights, self.design, rng)
-            test = replace(self, design=left.design or self.design, then=None)
+            test = replace(self, design=left.design, then=None)
             return test.fit(
                 left.x, left.y, rng=left.rng, device=device, progress=progress, columns=columns
             )

@@ -143,7 +143,7 @@ Weights = Annotated[
 
 def design_options(
     groups: str | None, blocks: str | None, strata: str | None, pairs: str | None
-) -> dict[str, str | None]:
+) -> dict[str, Any]:
     """What the options say of rows that depend on each other, as `two_sample_test` takes it."""
     return {"groups": groups, "blocks": blocks, "strata": strata, "pairs": pairs}
 

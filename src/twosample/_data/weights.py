@@ -31,7 +31,7 @@ class Weighed(NamedTuple):
 
     x: Any
     y: Any
-    design: Design | None  # whose arrays are those of the rows that are left
+    design: Design  # whose arrays are those of the rows that are left
     rng: RNGLike | None  # for the test of them: the seed that was drawn, where none was given
     words: str
 
@@ -40,7 +40,7 @@ class Weighed(NamedTuple):
         return self.words if design is None else f"{design}; {self.words}"
 
 
-def weighed(X: Any, Y: Any, weights: Key, design: Design | None, rng: RNGLike | None) -> Weighed:
+def weighed(X: Any, Y: Any, weights: Key, design: Design, rng: RNGLike | None) -> Weighed:
     """Keep each row of both samples with a chance proportional to its weight.
 
     The chances are the weights themselves where none is above 1, else the weights over the largest
@@ -60,8 +60,7 @@ def weighed(X: Any, Y: Any, weights: Key, design: Design | None, rng: RNGLike | 
             left.append(_taken_of_stream(data, name, rows, column))
         else:
             left.append(_taken(data, name, rows, column))
-    if design is not None:
-        design = design.taken(kept[0].numpy(), kept[1].numpy())
+    design = design.taken(kept[0].numpy(), kept[1].numpy())
     words = f"weights kept {len(kept[0])} + {len(kept[1])} of {len_of(X)} + {len_of(Y)} rows"
     return Weighed(left[0], left[1], design, rng, words)
 
