@@ -2,14 +2,17 @@
 
     python benchmarks/designs.py level [SECONDS] [WORD ...]   level, on from what is kept; of
                                                               scenarios that begin with a word
+    python benchmarks/designs.py power                        what designs find, and leave alone
+    python benchmarks/designs.py lengths                      level by the length of blocks
     python benchmarks/designs.py table                        write the tables into docs/designs.md
 
 Each run of a scenario draws two samples without a difference, and tests them at level 0.05 with the
 design that fits; the first 100 runs also as if rows were independent. With 99 permutations the
 level of a permutation test is exactly 0.05, as with 999. Networks are trained for 2 steps only:
-how well they are trained makes no difference to the level. Results are kept in
-benchmarks/results/designs.jsonl, a line for every 100 runs, so the work can be stopped and taken up
-at any time.
+how well they are trained makes no difference to the level. `lengths` tests series with a small
+statistic of its own, so that many lengths can be tried. Results are kept in
+benchmarks/results/designs.jsonl, of levels a line for every 100 runs, so the work can be stopped
+and taken up at any time.
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ import json
 import sys
 import time
 import warnings
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.signal import lfilter
+from scipy.stats import beta
 
 import twosample
+from twosample._design import memory_of
 
 ALPHA = 0.05
 RUNS = 2000
@@ -131,22 +137,225 @@ def kept():
     return [json.loads(line) for line in RESULTS.read_text().splitlines()]
 
 
+def keep(line):
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 def level(seconds, words):
     """Do runs, the next of every scenario and method in turn, until the time is over."""
-    done = {(row["scenario"], row["method"], row["first"]) for row in kept()}
+    done = {(row["scenario"], row["method"], row["first"]) for row in kept() if "first" in row}
     chosen = [name for name in SCENARIOS if not words or name.startswith(tuple(words))]
     began = time.monotonic()
     work = list(itertools.product(range(0, RUNS, CHUNK), chosen, METHODS))
     # What takes longest comes last: views of some hundred rows.
     work.sort(key=lambda one: one[1].startswith("series") and one[2] == "auto")
-    with RESULTS.open("a") as file:
-        for first, scenario, method in work:
-            if (scenario, method, first) in done:
-                continue
-            if time.monotonic() - began > seconds:
-                return
-            file.write(json.dumps(chunk(scenario, method, first)) + "\n")
-            file.flush()
+    for first, scenario, method in work:
+        if (scenario, method, first) in done:
+            continue
+        if time.monotonic() - began > seconds:
+            return
+        keep(chunk(scenario, method, first))
+
+
+def mixtures(shift):
+    """Two sites far apart, three quarters of X at one and of Y at the other."""
+
+    def draw(rng):
+        of_x, of_y = rng.random(80) < 0.75, rng.random(80) < 0.25
+        X = rng.normal(size=(80, 2)) + 3 * of_x[:, None]
+        Y = rng.normal(shift, 1, size=(80, 2)) + 3 * of_y[:, None]
+        return X, Y, {"strata": (of_x, of_y)}
+
+    return draw
+
+
+def treated(shift):
+    """30 subjects, 3 apart, before and after a treatment that shifts each; noise of 1."""
+
+    def draw(rng):
+        base = 3 * rng.normal(size=(30, 2))
+        X, Y = base + rng.normal(size=(2, 30, 2))
+        number = np.arange(30)
+        return X, Y + shift, {"pairs": (number, number)}
+
+    return draw
+
+
+POWER = {
+    "30 pairs, a shift of 0.5": treated(0.5),
+    "30 pairs, a shift of 1": treated(1.0),
+    "sites in other shares, no other difference": mixtures(0.0),
+    "sites in other shares, a shift of 0.6 within each": mixtures(0.6),
+}
+POWER_RUNS = 100
+
+
+def power():
+    """How often differences are found, with the design and by rows."""
+    done = {(row["scenario"], row["method"]) for row in kept() if "found" in row}
+    for scenario, method in itertools.product(POWER, ("auto", "mmd-median")):
+        if (scenario, method) in done:
+            continue
+        found = np.zeros(2, dtype=int)
+        for run in range(POWER_RUNS):
+            X, Y, design = POWER[scenario](np.random.default_rng([run, *scenario.encode()]))
+            for place, options in enumerate((design, {})):
+                test = METHODS[method]()
+                result = twosample.two_sample_test(X, Y, test, rng=run, **options)
+                found[place] += result.reject(ALPHA)
+        line = {"scenario": scenario, "method": method, "runs": POWER_RUNS}
+        keep(line | {"found": int(found[0]), "by_rows": int(found[1])})
+
+
+SERIES = [(0.0, 300), (0.3, 300), (0.5, 300), (0.8, 300), (0.9, 300), (0.8, 1000)]
+LENGTH_RUNS = 2000
+
+
+def rules(memory, rows):
+    """Ways to cut a series whose memory was estimated."""
+    default = twosample.Blocks().resolved(memory, rows)
+    return {
+        "10 rows": twosample.Blocks(10, gap=0),
+        "30 rows": twosample.Blocks(30, gap=0),
+        "default without gaps": twosample.Blocks(default.length + default.gap, gap=0),
+        "default, half of the gap": twosample.Blocks(
+            default.length + default.gap - default.gap // 2, gap=default.gap // 2
+        ),
+        "default": default,
+    }
+
+
+def small_test(features, rows, design, rng):
+    """Whether blocks of features, (2 rows, p), are found to differ in their means."""
+    units = design.units((rows, rows), ())
+    used_x, used_y = units.used or (torch.arange(rows), torch.arange(rows))
+    used = torch.cat([used_x, used_y + rows]).numpy()
+    of_rows = torch.cat([units.of_x, units.of_y]).numpy()
+    count = len(units.cells)
+    member = np.zeros((count, len(used)))
+    member[of_rows, np.arange(len(used))] = 1 / units.rows.numpy()[of_rows]
+    means = member @ features[used]
+    of_x, of_y = units.counts
+    orders = rng.random((100, count)).argsort(1)
+    orders[0] = np.arange(count)
+    weights = np.where(orders.argsort(1) < of_x, 1 / of_x, -1 / of_y)
+    values = ((weights @ means) ** 2).sum(1)
+    return (values >= values[0] * (1 - 1e-12)).mean() <= ALPHA
+
+
+def lengths():
+    """The level of the small test on first-order autoregressions, by how they are cut."""
+    done = {(row["phi"], row["rows"]) for row in kept() if "phi" in row}
+    for phi, rows in SERIES:
+        if (phi, rows) in done:
+            continue
+        rejected = defaultdict(int)
+        found = defaultdict(list)
+        for run in range(LENGTH_RUNS):
+            rng = np.random.default_rng([run, rows, int(10 * phi)])
+            z = autoregression(phi, 2 * rows, rng)
+            z = (z - z.mean(0)) / z.std(0)
+            frequencies = rng.normal(size=(2, 40)) / 1.5
+            features = np.hstack([np.cos(z @ frequencies), np.sin(z @ frequencies)])
+            halves = [half - half.mean(0) for half in (z[:rows], z[rows:])]
+            for rule, design in rules(memory_of(halves), rows).items():
+                rejected[rule] += bool(small_test(features, rows, design, rng))
+                found[rule].append((design.length, design.gap))
+        for rule in rejected:
+            length, gap = np.median(found[rule], 0).round().astype(int).tolist()
+            line = {"phi": phi, "rows": rows, "rule": rule, "length": length, "gap": gap}
+            keep(line | {"runs": LENGTH_RUNS, "rejected": rejected[rule]})
+
+
+# Tables
+
+
+def limits(count, runs):
+    """The exact interval that holds a share with confidence 0.95."""
+    low = beta.ppf(0.025, count, runs - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, runs - count) if count < runs else 1.0
+    return low, high
+
+
+def cell(count, runs):
+    low, high = limits(count, runs)
+    return f"{count / runs:.3f} ({low:.3f} to {high:.3f})"
+
+
+def level_table(rows):
+    values = defaultdict(list)
+    for row in rows:
+        if row["scenario"] in SCENARIOS:
+            values[row["scenario"], row["method"]].append(row)
+    lines = [
+        "| without a difference | method | runs | with the design | by rows |",
+        "|---|---|---|---|---|",
+    ]
+    for scenario, method in itertools.product(SCENARIOS, METHODS):
+        found = values[scenario, method]
+        if not found:
+            continue
+        runs = sum(row["runs"] for row in found)
+        by_rows = [row for row in found if "by_rows" in row]
+        rejected = sum(row["rejected"] for row in found)
+        share = sum(row["by_rows"] for row in by_rows) / sum(row["runs"] for row in by_rows)
+        words = f"`{method}` | {runs:,} | {cell(rejected, runs)} | {share:.2f}"
+        lines.append(f"| {scenario} | {words} |")
+    exact = [row for (name, _), some in values.items() if "series" not in name for row in some]
+    runs = sum(row["runs"] for row in exact)
+    rejected = sum(row["rejected"] for row in exact)
+    lines.append(f"| all but the series | all | {runs:,} | {cell(rejected, runs)} | |")
+    return lines
+
+
+def power_table(rows):
+    lines = [
+        "| difference | method | with the design | by rows |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["scenario"] in POWER:
+            runs = row["runs"]
+            shares = f"{row['found'] / runs:.2f} | {row['by_rows'] / runs:.2f}"
+            lines.append(f"| {row['scenario']} | `{row['method']}` | {shares} |")
+    return lines
+
+
+def length_table(rows):
+    names = list(rules(1, 300))
+    lines = [
+        "| series | " + " | ".join(names) + " | length + gap of the default |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    for phi, size in SERIES:
+        found = {row["rule"]: row for row in rows if (row["phi"], row["rows"]) == (phi, size)}
+        if found:
+            shares = [f"{found[name]['rejected'] / found[name]['runs']:.3f}" for name in names]
+            default = f"{found['default']['length']} + {found['default']['gap']}"
+            lines.append(
+                f"| phi = {phi}, {size} + {size} rows | {' | '.join(shares)} | {default} |"
+            )
+    return lines
+
+
+def write():
+    rows = kept()
+    of_tests = [row for row in rows if "scenario" in row]
+    of_lengths = [row for row in rows if "phi" in row]
+    page = PAGE.read_text()
+    tables = {
+        "levels": level_table(of_tests),
+        "power": power_table(of_tests),
+        "lengths": length_table(of_lengths),
+    }
+    for name, lines in tables.items():
+        begin, end = (mark.format(name) for mark in MARKS)
+        head, rest = page.split(begin)
+        _, tail = rest.split(end)
+        body = "\n".join(lines)
+        page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":
@@ -155,3 +364,5 @@ if __name__ == "__main__":
     what, *words = sys.argv[1:]
     if what == "level":
         level(float(words[0]) if words else 600.0, words[1:])
+    else:
+        {"power": power, "lengths": lengths, "table": write}[what]()
