@@ -314,11 +314,11 @@ def power_table(rows):
         "| difference | method | with the design | by rows |",
         "|---|---|---|---|",
     ]
-    for row in rows:
-        if row["scenario"] in POWER:
-            runs = row["runs"]
-            shares = f"{row['found'] / runs:.2f} | {row['by_rows'] / runs:.2f}"
-            lines.append(f"| {row['scenario']} | `{row['method']}` | {shares} |")
+    found = [row for row in rows if row["scenario"] in POWER]
+    for row in sorted(found, key=lambda row: (list(POWER).index(row["scenario"]), row["method"])):
+        runs = row["runs"]
+        shares = f"{row['found'] / runs:.2f} | {row['by_rows'] / runs:.2f}"
+        lines.append(f"| {row['scenario']} | `{row['method']}` | {shares} |")
     return lines
 
 
