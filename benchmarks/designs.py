@@ -1,14 +1,18 @@
-"""The level of tests whose rows depend on each other: with the design, and with rows permuted.
+"""Tests whose rows depend on each other: their level and power, with the design and by rows.
 
-    python benchmarks/designs.py run [SECONDS] [METHOD ...]    go on from what is kept, for so long
-                                                               (of large samples 100 runs)
-    python benchmarks/designs.py table                         write the table into docs/designs.md
+    python benchmarks/designs.py level [SECONDS] [WORD ...]   level, on from what is kept; of
+                                                              scenarios that begin with a word
+    python benchmarks/designs.py power                        what designs find, and leave alone
+    python benchmarks/designs.py lengths                      level by the length of blocks
+    python benchmarks/designs.py table                        write the tables into docs/designs.md
 
-Each run draws two samples without a difference, and tests them twice at level 0.05 with 199
-permutations: with the design that fits, and as if rows were independent. Runs are kept in
-benchmarks/results/designs.jsonl, one line each; a run is known by its scenario, method and seed, so
-the work can be stopped and taken up at any time. Networks are trained for 60 steps: the level does
-not depend on how well they are trained.
+Each run of a scenario draws two samples without a difference, and tests them at level 0.05 with the
+design that fits; the first 100 runs also as if rows were independent. With 99 permutations the
+level of a permutation test is exactly 0.05, as with 999. Networks are trained for 2 steps only:
+how well they are trained makes no difference to the level. `lengths` tests series with a small
+statistic of its own, so that many lengths can be tried. Results are kept in
+benchmarks/results/designs.jsonl, of levels a line for every 100 runs, so the work can be stopped
+and taken up at any time.
 """
 
 from __future__ import annotations
@@ -22,34 +26,38 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binom
+import torch
+from scipy.signal import lfilter
+from scipy.stats import beta
 
 import twosample
+from twosample._design import memory_of
 
 ALPHA = 0.05
-FEWEST = 50  # runs, for a share to be shown
+RUNS = 2000
+CHUNK = 100  # runs of a line
+BY_ROWS = 100  # runs that are also tested by rows
 RESULTS = Path(__file__).parent / "results" / "designs.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "designs.md"
-BEGIN = "<!-- levels: python benchmarks/designs.py table -->"
-END = "<!-- end of levels -->"
+MARKS = "<!-- {}: python benchmarks/designs.py table -->", "<!-- end of {} -->"
 
 METHODS = {
-    "auto": lambda: twosample.auto(permutations=199, steps=60),
-    "mmd-median": lambda: twosample.mmd_median(permutations=199),
-    "mmd-d": lambda: twosample.mmd_d(permutations=199, steps=60),
-    "c2st-l": lambda: twosample.c2st_l(permutations=199, steps=60),
+    "auto": lambda: twosample.auto(permutations=99),
+    "mmd-d": lambda: twosample.mmd_d(permutations=99, steps=2),
+    "c2st-l": lambda: twosample.c2st_l(permutations=99, steps=2),
+    "mmd-median": lambda: twosample.mmd_median(permutations=99),
 }
 
 
 def of_subjects(correlation, unequal=False):
-    """20 + 20 subjects of 10 rows, or of 1 to 19, whose own part of the variance is given."""
+    """10 + 10 subjects of 3 rows, or of 1 to 5, whose own part of the variance is given."""
 
     def draw(rng):
         samples = []
-        for first in (0, 20):
-            sizes = rng.integers(1, 20, size=20) if unequal else np.full(20, 10)
-            who = np.repeat(np.arange(20), sizes)
-            own = np.sqrt(correlation) * rng.normal(size=(20, 2))[who]
+        for first in (0, 10):
+            sizes = rng.integers(1, 6, size=10) if unequal else np.full(10, 3)
+            who = np.repeat(np.arange(10), sizes)
+            own = np.sqrt(correlation) * rng.normal(size=(10, 2))[who]
             noise = np.sqrt(1 - correlation) * rng.normal(size=(len(who), 2))
             samples.append((own + noise, who + first))
         (X, of_x), (Y, of_y) = samples
@@ -59,31 +67,34 @@ def of_subjects(correlation, unequal=False):
 
 
 def of_strata(rng):
-    """Four strata 2 apart, in which X and Y have different shares of their 200 rows."""
-    of_x = rng.choice(4, size=200, p=[0.4, 0.3, 0.2, 0.1])
-    of_y = rng.choice(4, size=200, p=[0.1, 0.2, 0.3, 0.4])
-    X = rng.normal(size=(200, 2)) + 2 * of_x[:, None]
-    Y = rng.normal(size=(200, 2)) + 2 * of_y[:, None]
+    """Three strata 2 apart, in which X and Y have different shares of their 30 rows."""
+    of_x = rng.choice(3, size=30, p=[0.6, 0.3, 0.1])
+    of_y = rng.choice(3, size=30, p=[0.1, 0.3, 0.6])
+    X = rng.normal(size=(30, 2)) + 2 * of_x[:, None]
+    Y = rng.normal(size=(30, 2)) + 2 * of_y[:, None]
     return X, Y, {"strata": (of_x, of_y)}
 
 
 def of_pairs(rng):
-    """100 pairs, of which nine tenths of the variance are common to both sides."""
-    common = 3 * rng.normal(size=(100, 2))
-    pairs = np.arange(100)
-    X, Y = common + rng.normal(size=(2, 100, 2))
+    """25 pairs, of which nine tenths of the variance are common to both sides."""
+    common = 3 * rng.normal(size=(25, 2))
+    pairs = np.arange(25)
+    X, Y = common + rng.normal(size=(2, 25, 2))
     return X, Y, {"pairs": (pairs, pairs)}
+
+
+def autoregression(phi, rows, rng, columns=2):
+    """A stationary first-order autoregression."""
+    noise = rng.normal(size=(rows + 100, columns))
+    return lfilter([1.0], [1.0, -phi], noise, axis=0)[100:]
 
 
 def of_series(phi, rows=300):
     """A first-order autoregression, cut in the middle; blocks of the default length."""
 
     def draw(rng):
-        noise = rng.normal(size=(2 * rows + 100, 2))
-        series = np.zeros_like(noise)
-        for t in range(1, len(noise)):
-            series[t] = phi * series[t - 1] + noise[t]
-        return series[100 : 100 + rows], series[100 + rows :], {"blocks": "auto"}
+        series = autoregression(phi, 2 * rows, rng)
+        return series[:rows], series[rows:], {"blocks": "auto"}
 
     return draw
 
@@ -91,34 +102,33 @@ def of_series(phi, rows=300):
 SCENARIOS = {
     "subjects, ICC 0.2": of_subjects(0.2),
     "subjects, ICC 0.5": of_subjects(0.5),
-    "subjects, ICC 0.5, 1 to 19 rows": of_subjects(0.5, unequal=True),
+    "subjects of 1 to 5 rows, ICC 0.5": of_subjects(0.5, unequal=True),
     "strata in different proportions": of_strata,
     "pairs": of_pairs,
     "series, phi = 0.5, 300 + 300": of_series(0.5),
     "series, phi = 0.8, 300 + 300": of_series(0.8),
-    "series, phi = 0.8, 2000 + 2000": of_series(0.8, 2000),
 }
 
-LARGE = ("series, phi = 0.8, 2000 + 2000",)
-TRAINED = ("auto", "mmd-d", "c2st-l")  # for which large samples take too long
 
-
-def once(scenario, method, seed):
-    """The two p-values of one pair of samples."""
-    rng = np.random.default_rng([seed, *scenario.encode()])
-    X, Y, design = SCENARIOS[scenario](rng)
+def rejects(scenario, method, run):
+    """Whether the test with the design rejects, and the one by rows, if it is done."""
+    X, Y, design = SCENARIOS[scenario](np.random.default_rng([run, *scenario.encode()]))
     test = METHODS[method]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        designed = twosample.two_sample_test(X, Y, test, rng=seed, **design)
-        plain = twosample.two_sample_test(X, Y, test, rng=seed)
-    return {
-        "scenario": scenario,
-        "method": method,
-        "seed": seed,
-        "designed": designed.pvalue,
-        "rows": plain.pvalue,
-    }
+    designed = twosample.two_sample_test(X, Y, test, rng=run, **design).reject(ALPHA)
+    if run >= BY_ROWS:
+        return designed, False
+    return designed, twosample.two_sample_test(X, Y, test, rng=run).reject(ALPHA)
+
+
+def chunk(scenario, method, first):
+    """The line of some runs."""
+    found = [rejects(scenario, method, run) for run in range(first, first + CHUNK)]
+    designed, by_rows = map(sum, zip(*found, strict=True))
+    line = {"scenario": scenario, "method": method, "first": first, "runs": CHUNK}
+    line["rejected"] = int(designed)
+    if first < BY_ROWS:
+        line["by_rows"] = int(by_rows)
+    return line
 
 
 def kept():
@@ -127,78 +137,232 @@ def kept():
     return [json.loads(line) for line in RESULTS.read_text().splitlines()]
 
 
-def run(seconds, methods):
-    """Do runs, the next seed of every scenario and method in turn, until the time is over."""
-    done = {(row["scenario"], row["method"], row["seed"]) for row in kept()}
-    began = time.monotonic()
+def keep(line):
     with RESULTS.open("a") as file:
-        for seed, scenario, method in itertools.product(range(2000), SCENARIOS, methods):
-            too_long = scenario in LARGE and (method in TRAINED or seed >= 100)
-            if too_long or (scenario, method, seed) in done:
-                continue
-            if time.monotonic() - began > seconds:
-                return
-            file.write(json.dumps(once(scenario, method, seed)) + "\n")
-            file.flush()
+        file.write(json.dumps(line) + "\n")
 
 
-def cell(pvalues):
-    """The share of rejections, with the exact limits of its error."""
-    count = len(pvalues)
-    rejected = sum(p <= ALPHA for p in pvalues)
-    return f"{rejected / count:.3f}"
+def level(seconds, words):
+    """Do runs, the next of every scenario and method in turn, until the time is over."""
+    done = {(row["scenario"], row["method"], row["first"]) for row in kept() if "first" in row}
+    chosen = [name for name in SCENARIOS if not words or name.startswith(tuple(words))]
+    began = time.monotonic()
+    work = list(itertools.product(range(0, RUNS, CHUNK), chosen, METHODS))
+    # What takes longest comes last: views of some hundred rows.
+    work.sort(key=lambda one: one[1].startswith("series") and one[2] == "auto")
+    for first, scenario, method in work:
+        if (scenario, method, first) in done:
+            continue
+        if time.monotonic() - began > seconds:
+            return
+        keep(chunk(scenario, method, first))
 
 
-def table(rows):
-    """The table in markdown."""
+def mixtures(shift):
+    """Two sites far apart, three quarters of X at one and of Y at the other."""
+
+    def draw(rng):
+        of_x, of_y = rng.random(80) < 0.75, rng.random(80) < 0.25
+        X = rng.normal(size=(80, 2)) + 3 * of_x[:, None]
+        Y = rng.normal(shift, 1, size=(80, 2)) + 3 * of_y[:, None]
+        return X, Y, {"strata": (of_x, of_y)}
+
+    return draw
+
+
+def treated(shift):
+    """30 subjects, 3 apart, before and after a treatment that shifts each; noise of 1."""
+
+    def draw(rng):
+        base = 3 * rng.normal(size=(30, 2))
+        X, Y = base + rng.normal(size=(2, 30, 2))
+        number = np.arange(30)
+        return X, Y + shift, {"pairs": (number, number)}
+
+    return draw
+
+
+POWER = {
+    "30 pairs, a shift of 0.5": treated(0.5),
+    "30 pairs, a shift of 1": treated(1.0),
+    "sites in other shares, no other difference": mixtures(0.0),
+    "sites in other shares, a shift of 0.6 within each": mixtures(0.6),
+}
+POWER_RUNS = 100
+
+
+def power():
+    """How often differences are found, with the design and by rows."""
+    done = {(row["scenario"], row["method"]) for row in kept() if "found" in row}
+    for scenario, method in itertools.product(POWER, ("auto", "mmd-median")):
+        if (scenario, method) in done:
+            continue
+        found = np.zeros(2, dtype=int)
+        for run in range(POWER_RUNS):
+            X, Y, design = POWER[scenario](np.random.default_rng([run, *scenario.encode()]))
+            for place, options in enumerate((design, {})):
+                test = METHODS[method]()
+                result = twosample.two_sample_test(X, Y, test, rng=run, **options)
+                found[place] += result.reject(ALPHA)
+        line = {"scenario": scenario, "method": method, "runs": POWER_RUNS}
+        keep(line | {"found": int(found[0]), "by_rows": int(found[1])})
+
+
+SERIES = [(0.0, 300), (0.3, 300), (0.5, 300), (0.8, 300), (0.9, 300), (0.8, 1000)]
+LENGTH_RUNS = 2000
+
+
+def rules(memory, rows):
+    """Ways to cut a series whose memory was estimated."""
+    default = twosample.Blocks().resolved(memory, rows)
+    return {
+        "10 rows": twosample.Blocks(10, gap=0),
+        "30 rows": twosample.Blocks(30, gap=0),
+        "default without gaps": twosample.Blocks(default.length + default.gap, gap=0),
+        "default, half of the gap": twosample.Blocks(
+            default.length + default.gap - default.gap // 2, gap=default.gap // 2
+        ),
+        "default": default,
+    }
+
+
+def small_test(features, rows, design, rng):
+    """Whether blocks of features, (2 rows, p), are found to differ in their means."""
+    units = design.units((rows, rows), ())
+    used_x, used_y = units.used or (torch.arange(rows), torch.arange(rows))
+    used = torch.cat([used_x, used_y + rows]).numpy()
+    of_rows = torch.cat([units.of_x, units.of_y]).numpy()
+    count = len(units.cells)
+    member = np.zeros((count, len(used)))
+    member[of_rows, np.arange(len(used))] = 1 / units.rows.numpy()[of_rows]
+    means = member @ features[used]
+    of_x, of_y = units.counts
+    orders = rng.random((100, count)).argsort(1)
+    orders[0] = np.arange(count)
+    weights = np.where(orders.argsort(1) < of_x, 1 / of_x, -1 / of_y)
+    values = ((weights @ means) ** 2).sum(1)
+    return (values >= values[0] * (1 - 1e-12)).mean() <= ALPHA
+
+
+def lengths():
+    """The level of the small test on first-order autoregressions, by how they are cut."""
+    done = {(row["phi"], row["rows"]) for row in kept() if "phi" in row}
+    for phi, rows in SERIES:
+        if (phi, rows) in done:
+            continue
+        rejected = defaultdict(int)
+        found = defaultdict(list)
+        for run in range(LENGTH_RUNS):
+            rng = np.random.default_rng([run, rows, int(10 * phi)])
+            z = autoregression(phi, 2 * rows, rng)
+            z = (z - z.mean(0)) / z.std(0)
+            frequencies = rng.normal(size=(2, 40)) / 1.5
+            features = np.hstack([np.cos(z @ frequencies), np.sin(z @ frequencies)])
+            halves = [half - half.mean(0) for half in (z[:rows], z[rows:])]
+            for rule, design in rules(memory_of(halves), rows).items():
+                rejected[rule] += bool(small_test(features, rows, design, rng))
+                found[rule].append((design.length, design.gap))
+        for rule in rejected:
+            length, gap = np.median(found[rule], 0).round().astype(int).tolist()
+            line = {"phi": phi, "rows": rows, "rule": rule, "length": length, "gap": gap}
+            keep(line | {"runs": LENGTH_RUNS, "rejected": rejected[rule]})
+
+
+# Tables
+
+
+def limits(count, runs):
+    """The exact interval that holds a share with confidence 0.95."""
+    low = beta.ppf(0.025, count, runs - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, runs - count) if count < runs else 1.0
+    return low, high
+
+
+def cell(count, runs):
+    low, high = limits(count, runs)
+    return f"{count / runs:.3f} ({low:.3f} to {high:.3f})"
+
+
+def level_table(rows):
     values = defaultdict(list)
     for row in rows:
-        values[row["scenario"], row["method"]].append(row)
+        if row["scenario"] in SCENARIOS:
+            values[row["scenario"], row["method"]].append(row)
     lines = [
-        "| without a difference | " + " | ".join(f"`{method}`" for method in METHODS) + " |",
-        "|---" * (len(METHODS) + 1) + "|",
+        "| without a difference | method | runs | with the design | by rows |",
+        "|---|---|---|---|---|",
     ]
-    for scenario in SCENARIOS:
-        cells = []
-        for method in METHODS:
-            found = values[scenario, method]
-            if len(found) < FEWEST:
-                cells.append("")
-                continue
-            designed = cell([row["designed"] for row in found])
-            plain = cell([row["rows"] for row in found])
-            cells.append(f"{designed} (rows: {plain}; {len(found):,} runs)")
-        lines.append(f"| {scenario} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    for scenario, method in itertools.product(SCENARIOS, METHODS):
+        found = values[scenario, method]
+        if not found:
+            continue
+        runs = sum(row["runs"] for row in found)
+        by_rows = [row for row in found if "by_rows" in row]
+        rejected = sum(row["rejected"] for row in found)
+        share = sum(row["by_rows"] for row in by_rows) / sum(row["runs"] for row in by_rows)
+        words = f"`{method}` | {runs:,} | {cell(rejected, runs)} | {share:.2f}"
+        lines.append(f"| {scenario} | {words} |")
+    exact = [row for (name, _), some in values.items() if "series" not in name for row in some]
+    runs = sum(row["runs"] for row in exact)
+    rejected = sum(row["rejected"] for row in exact)
+    lines.append(f"| all but the series | all | {runs:,} | {cell(rejected, runs)} | |")
+    return lines
 
 
-def beyond(rows):
-    """What is above 0.05 by more than chance, once in a thousand: which scenario, which method."""
-    values = defaultdict(list)
-    for row in rows:
-        values[row["scenario"], row["method"]].append(row["designed"])
-    found = []
-    for (scenario, method), pvalues in values.items():
-        rejected = sum(p <= ALPHA for p in pvalues)
-        if binom(len(pvalues), ALPHA).sf(rejected - 1) < 1e-3:
-            found.append(f"{scenario}, {method}: {rejected} of {len(pvalues)}")
-    return found
+def power_table(rows):
+    lines = [
+        "| difference | method | with the design | by rows |",
+        "|---|---|---|---|",
+    ]
+    found = [row for row in rows if row["scenario"] in POWER]
+    for row in sorted(found, key=lambda row: (list(POWER).index(row["scenario"]), row["method"])):
+        runs = row["runs"]
+        shares = f"{row['found'] / runs:.2f} | {row['by_rows'] / runs:.2f}"
+        lines.append(f"| {row['scenario']} | `{row['method']}` | {shares} |")
+    return lines
+
+
+def length_table(rows):
+    names = list(rules(1, 300))
+    lines = [
+        "| series | " + " | ".join(names) + " | length + gap of the default |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    for phi, size in SERIES:
+        found = {row["rule"]: row for row in rows if (row["phi"], row["rows"]) == (phi, size)}
+        if found:
+            shares = [f"{found[name]['rejected'] / found[name]['runs']:.3f}" for name in names]
+            default = f"{found['default']['length']} + {found['default']['gap']}"
+            lines.append(
+                f"| phi = {phi}, {size} + {size} rows | {' | '.join(shares)} | {default} |"
+            )
+    return lines
 
 
 def write():
     rows = kept()
+    of_tests = [row for row in rows if "scenario" in row]
+    of_lengths = [row for row in rows if "phi" in row]
     page = PAGE.read_text()
-    head, rest = page.split(BEGIN)
-    _, tail = rest.split(END)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}")
-    for line in beyond(rows):
-        print("above 0.05:", line)
+    tables = {
+        "levels": level_table(of_tests),
+        "power": power_table(of_tests),
+        "lengths": length_table(of_lengths),
+    }
+    for name, lines in tables.items():
+        begin, end = (mark.format(name) for mark in MARKS)
+        head, rest = page.split(begin)
+        _, tail = rest.split(end)
+        body = "\n".join(lines)
+        page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    if words[:1] == ["table"]:
-        write()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", twosample.errors.InputWarning)
+    what, *words = sys.argv[1:]
+    if what == "level":
+        level(float(words[0]) if words else 600.0, words[1:])
     else:
-        seconds = float(words[1]) if len(words) > 1 else 600.0
-        run(seconds, words[2:] or list(METHODS))
+        {"power": power, "lengths": lengths, "table": write}[what]()

@@ -33,7 +33,7 @@ from twosample import (
 )
 from twosample._calibration import _cut_units
 from twosample._cli.main import build
-from twosample._design import Look, block_length, signs_of_dependence
+from twosample._design import Look, memory_of, signs_of_dependence
 from twosample.errors import IncompatibleParts, InputError, InputWarning
 
 RNG = np.random.default_rng(7)
@@ -186,8 +186,11 @@ def table(subjects: int, rows: int, seed: int, first: int = 0) -> pd.DataFrame:
         ({"groups": "who", "strata": "site"}, "12 + 10 groups within 2 strata"),
         ({"pairs": "who"}, "10 pairs"),
         ({"strata": "site"}, "48 + 40 rows within 2 strata"),
-        ({"blocks": 6}, "8 + 6 blocks"),
-        ({"blocks": 6, "strata": "site"}, "8 + 6 blocks within 2 strata"),
+        ({"blocks": "6+0"}, "8 + 6 blocks"),
+        (
+            {"blocks": "5+1", "strata": "site"},
+            "8 + 6 blocks within 2 strata, 1 row left out after each",
+        ),
     ],
 )
 def test_every_design_with_methods_that_test_all_rows(method, options, words):
@@ -401,28 +404,72 @@ def autoregression(rows: int, phi: float, seed: int) -> np.ndarray:
     return series[100:, None]
 
 
-def test_longer_memory_asks_for_longer_blocks():
-    lengths = []
+def test_longer_memory_asks_for_longer_gaps_and_blocks():
+    found = []
     for phi in (0.0, 0.5, 0.8):
-        each = [block_length([autoregression(4000, phi, seed)], 4000) for seed in range(5)]
-        lengths.append(float(np.median(each)))
-    # By theory: 2 phi / (1 - phi^2) / 0.05.
-    assert lengths[0] <= 3
-    assert lengths[1] == pytest.approx(26.7, rel=0.3)
-    assert lengths[2] == pytest.approx(88.9, rel=0.3)
+        each = [memory_of([autoregression(4000, phi, seed)]) for seed in range(5)]
+        found.append(float(np.median(each)))
+    # Where phi^lag goes below 2 sqrt(log10(n) / n), which is 0.06.
+    assert found[0] == 0
+    assert found[1] == pytest.approx(4, abs=1)
+    assert found[2] == pytest.approx(12.6, abs=4)
+    assert Blocks().resolved(4, 4000) == Blocks(72, gap=8)
+    # Few rows: ten blocks for each sample, and gaps that are no longer than they.
+    assert Blocks().resolved(12, 300) == Blocks(15, gap=15)
+    assert Blocks(40).resolved(12, 300) == Blocks(40, gap=24)
+    assert Blocks(gap=3).resolved(12, 300) == Blocks(27, gap=3)
+    assert Blocks().resolved(0, 15) == Blocks(1, gap=0)
 
 
-def test_blocks_are_contiguous_and_even():
-    units = Blocks(10).units((95, 43), ())
-    rows = units.rows.tolist()
-    assert min(rows) >= 10 and max(rows) <= 12
-    assert bool((units.of_x.diff() >= 0).all()) and bool((units.of_y.diff() >= 0).all())
+def test_blocks_are_contiguous_and_alike_with_gaps_between_them():
+    design = Blocks(10, gap=3)
+    units = design.units((95, 43), ())
+    assert units.counts == (7, 3) and units.describe() == "7 + 3 blocks, 3 rows left out after each"
+    assert set(units.rows.tolist()) == {10}
+    rows = units.used[0]
+    assert bool((units.of_x.diff() >= 0).all())
+    first, last = rows.view(7, 10)[:, 0], rows.view(7, 10)[:, -1]
+    assert bool((last - first == 9).all())
+    assert bool((first[1:] - last[:-1] > 3).all()) and int(95 - last[-1]) > 3
+
+
+def test_a_series_that_is_shorter_than_its_gap_is_refused():
+    with pytest.raises(InputError, match="X has 5 rows"):
+        Blocks(10, gap=5).units((5, 43), ())
+
+
+def test_rows_in_gaps_are_neither_trained_on_nor_tested():
+    series = autoregression(400, 0.5, 0)
+    X, Y = series[:200], series[200:]
+    everywhere = np.zeros(200, dtype=bool)
+    everywhere[[*range(10, 15), *range(25, 30)]] = True  # between blocks of 10 + 5
+    changed = X.copy()
+    changed[everywhere] = changed[everywhere][::-1]
+    for method in ("mmd-median", twosample.mmd_o(steps=2)):
+        one, other = (
+            twosample.two_sample_test(each, Y, method, blocks="10+5", permutations=49, rng=0)
+            for each in (X, changed)
+        )
+        assert one.pvalue == other.pvalue and one.statistic == other.statistic
+        assert not set(np.flatnonzero(everywhere)) & set(one.samples.rows[0].tolist())
+
+
+def moving_average(rng, rows=330):
+    """Rows that are more than 5 apart are independent."""
+    noise = rng.normal(size=(rows + 5, 2))
+    series = sum(noise[lag : lag + rows] for lag in range(6))
+    return series[: rows // 2], series[rows // 2 :], {"blocks": "10+5"}
+
+
+def test_a_gap_as_long_as_the_memory_makes_blocks_exact():
+    runs = 60
+    assert rejections(runs, moving_average) <= binom(runs, 0.05).isf(1e-4)
 
 
 def test_samples_that_take_turns_quickly_swap_within_blocks():
     time_x, time_y = np.arange(0, 200, 2), np.arange(1, 200, 2)
     codes = (torch.from_numpy(time_x), torch.from_numpy(time_y))
-    design = Blocks(10, time=(time_x, time_y))
+    design = Blocks(10, time=(time_x, time_y), gap=0)
     units = design.units((100, 100), [codes])
     assert units.describe() == "10 blocks"
     # And where they take turns slowly, stretches of either sample change places.
@@ -437,7 +484,8 @@ def test_the_length_is_found_in_the_data():
     result = twosample.two_sample_test(
         series[:300], series[300:], "mmd-median", blocks="auto", rng=0
     )
-    assert result.design == "10 + 10 blocks"
+    assert result.design == "10 + 10 blocks, 10 rows left out after each"
+    assert result.sizes == (200, 200)
 
 
 # Levels, by exact binomial limits
@@ -548,8 +596,19 @@ def test_a_stream_has_designs():
     here = twosample.two_sample_test(X, Y, test, groups="who", rng=0)
     assert there.units == here.units == (6, 5)
     assert there.pvalue == here.pvalue
-    with pytest.raises(InputError, match="which a stream does not keep"):
-        twosample.two_sample_test(*pieces, test, blocks="auto", groups=None, rng=0)
+    for blocks in ("auto", 5):
+        with pytest.raises(InputError, match="which a stream does not keep"):
+            twosample.two_sample_test(*pieces, test, blocks=blocks, rng=0)
+
+
+@pytest.mark.parametrize("test", [twosample.mmd_median(), twosample.mmd_o(steps=2)])
+def test_a_stream_leaves_out_the_rows_between_blocks(test):
+    X, Y = autoregression(90, 0.5, 0), autoregression(80, 0.5, 1)
+    pieces = [twosample.Stream.batches([each[:13], each[13:60], each[60:]]) for each in (X, Y)]
+    there = twosample.two_sample_test(*pieces, test, blocks="5+3", permutations=49, rng=0)
+    here = twosample.two_sample_test(X, Y, test, blocks="5+3", permutations=49, rng=0)
+    assert there.sizes == here.sizes and there.units == here.units
+    assert there.pvalue == here.pvalue
 
 
 def test_an_iterator_has_no_columns_beside_what_is_tested():
@@ -625,11 +684,66 @@ def test_power_is_predicted_in_units(method):
     assert np.mean([plan.power(12) for plan in plans]) == pytest.approx(found, abs=0.3)
 
 
-def test_power_of_pairs_is_refused():
-    X, Y, keys = before_and_after(np.random.default_rng(0))
-    result = twosample.two_sample_test(X, Y, "mmd-median", **keys, rng=0)
-    with pytest.raises(IncompatibleParts, match="this test moved 30 pairs"):
-        result.predict_power()
+def sites(rng, rows: int) -> tuple[np.ndarray, np.ndarray, dict]:
+    X, Y, keys = strata(rng)
+    return X, Y + 0.6, keys
+
+
+def treated(rng, pairs: int) -> tuple[np.ndarray, np.ndarray, dict]:
+    base = 3 * rng.normal(size=(pairs, 2))
+    number = np.arange(pairs)
+    X, Y = base + rng.normal(size=(2, pairs, 2))
+    return X, Y + 0.6, {"pairs": (number, number)}
+
+
+def planned(draw, size: int, seed: int, method: str = "mmd-median"):
+    X, Y, keys = draw(np.random.default_rng([seed, size]), size)
+    test = twosample.two_sample_test(X, Y, method, permutations=99, rng=seed, **keys)
+    return test, test.predict_power()
+
+
+def test_power_is_predicted_in_pairs():
+    found = [planned(treated, 30, seed) for seed in range(15)]
+    _, plan = found[0]
+    assert plan.sizes == (30, 30) and plan.unit == "pairs"
+    assert " on 30 pairs at " in str(plan)
+    assert plan.power(15) < plan.power(30) < plan.power(60)
+    with pytest.raises(InputError, match="X has as many as Y, not 20 and 30"):
+        plan.power(20, 30)
+    # Each prediction is as uncertain as one test, so they are compared on average.
+    share = np.mean([test.reject(0.05) for test, _ in found])
+    assert np.mean([plan.power(30) for _, plan in found]) == pytest.approx(share, abs=0.25)
+
+
+@pytest.mark.parametrize("method", ["mmd-median", "spectral"])
+def test_power_is_predicted_within_strata(method):
+    _, plan = planned(sites, 60, 0, method)
+    of_x, _ = sites(np.random.default_rng([0, 60]), 60)[2]["strata"]
+    assert plan.sizes == (60, 50) and plan.unit == "rows"
+    assert [x for x, _ in plan.cells] == [60 - of_x.sum(), of_x.sum()]
+    assert plan.in_strata(60, 50) == list(plan.cells)
+    assert plan.power(30, 25) < plan.power(60, 50) < plan.power(120, 100)
+    assert "with strata as they are here" in str(plan)
+
+
+def test_a_difference_that_is_planted_is_added_to_what_chance_does():
+    test, _ = planned(treated, 12, 0)
+    statistic = test.fitted.spec.statistic
+    prepared = test.calibrated.prepared
+    shuffles = test.calibrated.shuffles.all()
+    planted = statistic.planted(prepared, shuffles)
+    # Without any, the values are those of the test, on another scale.
+    values = statistic.evaluate(prepared, shuffles)
+    order = values.argsort()
+    assert bool((planted.values(0.0)[order].diff() >= -1e-9).all())
+    # With the whole difference it is the square of the sum of both.
+    in_x = prepared.bins.in_x(shuffles)
+    both = prepared.bins.contrast(in_x) + prepared.bins.contrast(in_x[:1])
+    K = prepared.sums.sums + torch.diag(prepared.own)
+    square = ((both @ K) * both).sum(1)
+    value = prepared.within_cells(in_x)
+    cross = prepared.between(in_x, in_x[0])
+    torch.testing.assert_close(square, value + 2 * cross + value[0])
 
 
 # Weights
@@ -681,10 +795,47 @@ def test_wrong_weights_are_refused(weights, words):
         twosample.two_sample_test(np.ones((20, 2)), np.ones((20, 2)), weights=weights)
 
 
-def test_a_stream_has_no_weights():
-    stream = twosample.Stream.batches([np.ones((20, 2))])
-    with pytest.raises(InputError, match="X is a stream"):
-        twosample.two_sample_test(stream, np.ones((20, 2)), weights=([1] * 20, [1] * 20))
+def weighty(subjects: int, seed: int, first: int = 0) -> pd.DataFrame:
+    sample = table(subjects, 4, seed, first).drop(columns="site")
+    return sample.assign(w=np.random.default_rng(seed).random(len(sample)))
+
+
+@pytest.mark.parametrize("by_column", [True, False])
+def test_a_stream_keeps_the_rows_that_are_kept_in_memory(by_column):
+    X, Y = weighty(12, 0), weighty(10, 1, 50)
+    weights = "w" if by_column else (X.pop("w"), Y.pop("w"))
+    test = twosample.mmd_o(permutations=19, steps=1)
+    options = {"weights": weights, "groups": "who", "rng": 0}
+    here = twosample.two_sample_test(X, Y, test, **options)
+    pieces = [twosample.Stream.batches([each[:13], each[13:30], each[30:]]) for each in (X, Y)]
+    there = twosample.two_sample_test(*pieces, test, **options)
+    assert there.design == here.design and there.sizes == here.sizes
+    assert there.pvalue == here.pvalue
+    with pytest.raises(InputError, match="X is an iterator that can be read only once"):
+        twosample.two_sample_test(iter([X]), Y, test, **options)
+
+
+def test_weights_of_a_fit_and_of_what_it_is_applied_to():
+    X, Y, new_x, new_y = (weighty(12, seed, 50 * seed) for seed in range(4))
+    test = dataclasses.replace(twosample.mmd_o(permutations=19, steps=1), design=Groups("who"))
+    fitted = test.fit(X, Y, weights="w", rng=0)
+    assert [column.name for column in fitted.schema.columns] == ["a", "b"]
+    assert all(size < 48 for size in fitted.train_sizes)
+    result = fitted.test(new_x, new_y, weights="w", rng=0)
+    assert result.design.startswith("12 + 12 groups; weights kept ")
+    assert all(size < 48 for size in result.sizes)
+
+
+def test_compare_takes_weights():
+    reference = weighty(10, 0)
+    samples = {"a": weighty(10, 1, 50), "b": weighty(10, 2, 100)}
+    options = {"method": "mmd-median", "groups": "who", "rng": 0}
+    by_column = twosample.compare(reference, samples, weights="w", **options)
+    weights = (reference.pop("w"), {name: each.pop("w") for name, each in samples.items()})
+    by_array = twosample.compare(reference, samples, weights=weights, **options)
+    for name in samples:
+        assert "weights kept" in by_column[name].design
+        assert by_column[name].pvalue == by_array[name].pvalue
 
 
 # Signs of dependence
@@ -745,7 +896,9 @@ def test_rows_that_somebody_sorted_say_nothing():
 @pytest.fixture
 def files(tmp_path):
     for name, first, seed in (("a", 0, 0), ("b", 50, 1), ("c", 100, 2)):
-        table(10, 5, seed, first).to_csv(tmp_path / f"{name}.csv", index=False)
+        rows = table(10, 5, seed, first)
+        rows["w"] = np.random.default_rng(seed).random(len(rows))
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
     return tmp_path
 
 
@@ -773,5 +926,12 @@ def test_the_command_line_has_designs(files):
     kernel = files / "kernel.safetensors"
     command("fit", a, b, "-o", kernel, "--groups", "who", "--drop", "site", *quick)
     assert "10 + 10 groups" in command("apply", kernel, b, c, "--seed", "0")
+    weighed = [a, b, "--weights", "w", "--drop", "site,who", *quick]
+    assert "weights kept" in command("test", *weighed)
+    assert "weights kept" in command("plan", *weighed)
+    assert "weights kept" in command("compare", *weighed, "--json")
+    command("fit", a, b, "-o", kernel, "--weights", "w", "--drop", "site,who", *quick)
+    weighed = json.loads(command("apply", kernel, b, c, "--weights", "w", "--seed", "0", "--json"))
+    assert weighed["design"].startswith("weights kept ")
     wrong = CliRunner().invoke(build(), ["test", str(a), str(b), "--blocks", "x"])
-    assert wrong.exit_code == 2 and "give a number of rows, or auto" in wrong.output
+    assert wrong.exit_code == 2 and "give a number of rows such as 50" in wrong.output

@@ -55,11 +55,12 @@ def test_a_planted_row_is_t_with_the_difference_in_means_and_covariance(result):
     stack = prepared.stacks[2]  # all columns together, one view
     in_x = prepared.bins.in_x(shuffles)
     observed = prepared.in_x()
-    rows = stack.planted(0, in_x, observed, prepared.sizes)
-    surprises = rows.surprise(1.5)
     scale = prepared.scale
     n, m = prepared.sizes
     share = n * m / (n + m) ** 2
+    assert prepared.bins.inner_share == pytest.approx(share)
+    rows = stack.planted(0, scale * in_x, scale * observed, share, n + m, scale)
+    surprises = rows.surprise(1.5)
     along = scale * observed @ stack.totals[:, 0]  # (axes,)
     spectrum = stack.spectrum[0]
     scales = torch.full((len(in_x),), scale, dtype=torch.float64)

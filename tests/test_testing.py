@@ -1055,6 +1055,21 @@ DESIGN_FAULTS = {
 }
 
 
+class OnlySomeOf(ByWho):
+    """A right one that leaves rows out: the first and the last subject of all."""
+
+    def units(self, sizes, codes):
+        last = int(torch.cat(codes[0]).max())
+        of_x, of_y = (torch.where((of > 0) & (of < last), of, -1) for of in codes[0])
+        return twosample.Units.of((of_x, of_y), unit="subject")
+
+
+def test_a_design_may_leave_rows_out():
+    testing.check_design(OnlySomeOf(), grouped(0, 0), grouped(1, 100))
+    units = testing._Design(OnlySomeOf(), grouped(0, 0), grouped(1, 100)).value()
+    assert units.describe() == "11 + 11 subjects"
+
+
 def test_the_design_that_the_others_break_is_right():
     testing.check_design(ByWho(), grouped(0, 0), grouped(1, 100))
 

@@ -14,7 +14,7 @@ from ._data.copies import Repeats
 from ._data.weights import weighed
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._methods import METHODS
-from ._random import Generators, RNGLike, takes_rng
+from ._random import RNGLike, takes_rng
 from ._result import TwoSampleResult
 from ._two_sample import TwoSampleTest
 from .errors import IncompatibleParts, InputError
@@ -77,14 +77,15 @@ def two_sample_test(
         places; the two sides of a pair (the same subject before and after) change places only with
         each other. See docs/designs.md for when to use which.
     blocks
-        For series, in the order of time: contiguous blocks of at least so many rows move together;
-        "auto" finds the length in the data.
+        For series, in the order of time: contiguous blocks of so many rows move together, and rows
+        between them are left out, so that blocks know little of each other; "50+10" says how many,
+        "auto" finds both numbers in the data.
     weights
         For rows that are to count more or less, as in a survey, or where a shift is known and
         should not count: a column, or a pair of arrays. Each row is kept with a chance proportional
         to its weight, so that what is tested are draws from the weighted distributions. Weights up
         to 1 are chances, and the test is exact; others are divided by the largest in their sample,
-        which is exact in the limit only. Not for streams.
+        which is exact in the limit only.
     repeats
         What becomes of copies of rows, which are no independent evidence: "once" tests each row
         once, and leaves out those that are in both samples; "refuse" raises; "allow" tests them
@@ -119,13 +120,12 @@ def two_sample_test(
     True
     """
     design = design_from(groups, blocks, strata, pairs)
-    words = None
-    if weights is not None:
-        generators = Generators(rng)
-        if generators.seed is not None:
-            rng = generators.seed  # the one that was drawn, where none was given
-        X, Y, design, words = weighed(X, Y, weights, design, generators.torch("weights"))
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
+    left = None
+    if weights is not None:
+        left = weighed(X, Y, weights, test.design, rng)
+        X, Y, rng = left.x, left.y, left.rng
+        test = _redesigned(test, left.design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
         X,
@@ -137,9 +137,8 @@ def two_sample_test(
         columns=columns,
         repeats=repeats,
     )
-    if words is not None:
-        moved = "" if result.design is None else f"{result.design}; "
-        result = dataclasses.replace(result, design=f"{moved}{words}")
+    if left is not None:
+        result = dataclasses.replace(result, design=left.described(result.design))
     return result if margins is None else dataclasses.replace(result, tolerance=margins)
 
 
@@ -183,9 +182,13 @@ def _with_design(test: TwoSampleTest, design: Design) -> TwoSampleTest:
         raise IncompatibleParts(
             f"{test.name} has the design {test.design!r} already; leave out {design!r}."
         )
+    return _redesigned(test, design)
+
+
+def _redesigned(test: TwoSampleTest, design: Design) -> TwoSampleTest:
     then = test.then
     if then is not None:
-        then = dataclasses.replace(then, test=_with_design(then.test, design))
+        then = dataclasses.replace(then, test=_redesigned(then.test, design))
     return dataclasses.replace(test, design=design, then=then)
 
 

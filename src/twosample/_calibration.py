@@ -47,6 +47,7 @@ class Calibrated:
     prepared: Prepared
     shuffles: Shuffles  # the identity alone where nothing was shuffled
     how: str = ""  # the description without what moved: "999 permutations"
+    units: Units | None = None  # what moved, where rows did not by themselves
 
     @property
     def in_short(self) -> str:
@@ -533,6 +534,7 @@ def _counted(
         prepared=prepared,
         shuffles=shuffles,
         how=how,
+        units=points.units,
     )
 
 

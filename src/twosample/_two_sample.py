@@ -43,6 +43,7 @@ from ._data.survey import (
     without_columns,
 )
 from ._data.tables import count, told_apart
+from ._data.weights import weighed
 from ._design import Blocks, Design, Key, Rows, design_from
 from ._kernels import embedding_of
 from ._learning import Learning, TrainingInterrupted, check_learning, fit
@@ -169,12 +170,21 @@ class TwoSampleTest:
         device: str = "auto",
         progress: bool | None = None,
         columns: Columns | None = None,
+        weights: Key | None = None,
     ) -> FittedTest:
         """Fit on all of X and Y; test the outcome on *other* points.
 
         Of a `Stream` at most 100,000 rows are used. What `columns` says holds for the other points
         too. Only this test is fitted, not the one that `then` names: of the default, the views.
+        With `weights`, as in `two_sample_test`, rows are kept by chance; those of other points are
+        given when these are tested.
         """
+        if weights is not None:
+            left = weighed(X, Y, weights, self.design, rng)
+            test = replace(self, design=left.design, then=None)
+            return test.fit(
+                left.x, left.y, rng=left.rng, device=device, progress=progress, columns=columns
+            )
         resources = self._resources(progress)
         generators = Generators(rng)
         with one_bar(_TESTING, progress), open_samples(X, Y, self.memory) as pair:
@@ -397,18 +407,26 @@ class FittedTest:
         blocks: int | str | Blocks | None = None,
         strata: Key | None = None,
         pairs: Key | None = None,
+        weights: Key | None = None,
         repeats: Repeats = "once",
     ) -> TwoSampleResult:
         """Test two new samples. They must not share points with those the test was fitted on.
 
         `groups`, `blocks`, `strata` and `pairs` are as in `two_sample_test`; without them, those of
-        the fit hold, if they were columns. So is `repeats`, what becomes of copies of rows.
+        the fit hold, if they were columns. So are `weights`, which are always those of these rows,
+        and `repeats`, what becomes of copies of rows.
         """
         design = design_from(groups, blocks, strata, pairs)
+        options = {"progress": progress, "client": client, "repeats": repeats}
+        if weights is not None:
+            left = weighed(X, Y, weights, design or self.spec.design, rng)
+            other = replace(self, spec=replace(self.spec, design=left.design))
+            result = other.test(left.x, left.y, rng=left.rng, **options)
+            return replace(result, design=left.described(result.design))
         if design is not None:
             # What does not fit with the other parts is refused here.
             other = replace(self, spec=replace(self.spec, design=design))
-            return other.test(X, Y, rng=rng, progress=progress, client=client, repeats=repeats)
+            return other.test(X, Y, rng=rng, **options)
         resources = self.spec._resources(progress, client)
         with one_bar(_TESTING, progress), open_samples(X, Y, self.spec.memory) as pair:
             # Nothing is learned any more: schema and scaling are those of the training points.

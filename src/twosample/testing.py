@@ -47,7 +47,7 @@ from ._data.samples import Samples
 from ._data.schema import Column, Schema
 from ._data.streams import held
 from ._data.survey import as_samples, every_row, survey
-from ._design import Design, Units
+from ._design import Codes, Design, Units
 from ._insight.asserting import assert_same_distribution
 from ._kernels import Gaussian, Kernel, OnFeatures, embedding_of, start_featurizer
 from ._learning import Learning
@@ -1052,14 +1052,16 @@ class _Design:
         return self.units_of(self.x, self.y)
 
     def units_of(self, x: Any, y: Any) -> Units:
-        """Units of samples; single rows where the design has none."""
+        return self.units_and_rows(x, y)[0]
+
+    def units_and_rows(self, x: Any, y: Any) -> tuple[Units, Codes]:
+        """Units of samples, single rows where the design has none, and which rows these are."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)
             samples = survey((held(x), held(y)), every_row, design=self.part).picked
-        if samples.units is not None:
-            return samples.units
         n, m = samples.sizes
-        return Units.of((torch.arange(n), torch.arange(m)))
+        rows = samples.rows or (torch.arange(n), torch.arange(m))
+        return samples.units or Units.of((torch.arange(n), torch.arange(m))), rows
 
     def moves(self) -> tuple[Bins, Tensor]:
         """The units as bins, and some moves of them, that of nothing first."""
@@ -1112,24 +1114,19 @@ def _require_move(units: Units, bins: Bins, move: Tensor, name: str) -> None:
 def _gives_the_same_units_after_a_move(seen: _Design) -> None:
     """Once rows have moved with all that is known of them, the units and cells are the same."""
     bins, moves = seen.moves()
-    units = seen.value()
-    of_rows = torch.cat([units.of_x, units.of_y])
-    before = {
-        (frozenset(torch.nonzero(of_rows == unit)[:, 0].tolist()), int(units.cells[unit]))
-        for unit in range(len(units.cells))
-    }
-    n = len(units.of_x)
+    units, (rows_x, rows_y) = seen.units_and_rows(seen.x, seen.y)
+    n = len(seen.x)
+    used = torch.cat([rows_x, rows_y + n])  # where the rows of units stand among all
+    before = _members(units, used)
+    left_out = np.setdiff1d(np.arange(n + len(seen.y)), used)
     for move in moves[:6]:
-        in_x = (bins.in_x(move[None])[0][bins.of_all] > 0).numpy()
-        places = (np.flatnonzero(in_x), np.flatnonzero(~in_x))
-        moved = [_joined_rows(seen.x, seen.y, n, rows) for rows in places]
-        other = seen.units_of(*moved)
-        of_moved = (torch.from_numpy(places[0]), torch.from_numpy(places[1]))
-        after = set()
-        for of_sample, rows in zip((other.of_x, other.of_y), of_moved, strict=True):
-            for unit in torch.unique(of_sample).tolist():
-                members = frozenset(rows[of_sample == unit].tolist())
-                after.add((members, int(other.cells[unit])))
+        in_x = bins.in_x(move[None])[0][bins.of_all] > 0
+        into_x = np.sort(np.concatenate([used[in_x], left_out[left_out < n]]))
+        into_y = np.sort(np.concatenate([used[~in_x], left_out[left_out >= n]]))
+        moved = [_joined_rows(seen.x, seen.y, n, rows) for rows in (into_x, into_y)]
+        other, (rows_x, rows_y) = seen.units_and_rows(*moved)
+        stand = [torch.from_numpy(into_x)[rows_x], torch.from_numpy(into_y)[rows_y]]
+        after = _members(other, torch.cat(stand))
         _require(
             {members for members, _ in after} == {members for members, _ in before},
             "rows that were one unit are several, or the other way round.",
@@ -1138,6 +1135,15 @@ def _gives_the_same_units_after_a_move(seen: _Design) -> None:
         pairs = {(cell_before[members], cell) for members, cell in after}
         one_each = len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
         _require(one_each, "units that could change places cannot any more.")
+
+
+def _members(units: Units, rows: Tensor) -> set[tuple[frozenset[int], int]]:
+    """The rows of every unit, and its cell."""
+    of_rows = torch.cat([units.of_x, units.of_y])
+    return {
+        (frozenset(rows[of_rows == unit].tolist()), int(units.cells[unit]))
+        for unit in range(len(units.cells))
+    }
 
 
 def _joined_rows(x: Any, y: Any, n: int, rows: Any) -> Any:

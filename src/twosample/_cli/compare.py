@@ -27,6 +27,7 @@ from .files import (
     Sheet,
     Strata,
     Types,
+    Weights,
     columns_from,
     design_options,
     layout_from,
@@ -116,6 +117,7 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    weights: Weights = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -171,6 +173,7 @@ def run(
                 device=device,
                 progress=progress,
                 **design_options(groups, blocks, strata, pairs),
+                weights=weights,
                 tolerance=tolerance_from(tolerance),
             )
         facts: dict[str, Any] = {"reference": reference, "seed": seed}

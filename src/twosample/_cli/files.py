@@ -113,7 +113,8 @@ Blocks = Annotated[
     str | None,
     typer.Option(
         metavar="ROWS",
-        help="Rows are a series: blocks of so many move together; 'auto' finds how many.",
+        help="Rows are a series: blocks of so many move together. 50+10 leaves 10 out after each; "
+        "'auto' finds both numbers.",
     ),
 ]
 Strata = Annotated[
@@ -144,13 +145,7 @@ def design_options(
     groups: str | None, blocks: str | None, strata: str | None, pairs: str | None
 ) -> dict[str, Any]:
     """What the options say of rows that depend on each other, as `two_sample_test` takes it."""
-    length: int | str | None = blocks
-    if blocks is not None and blocks != "auto":
-        try:
-            length = int(blocks)
-        except ValueError:
-            raise InputError(f"--blocks is {blocks!r}; give a number of rows, or auto.") from None
-    return {"groups": groups, "blocks": length, "strata": strata, "pairs": pairs}
+    return {"groups": groups, "blocks": blocks, "strata": strata, "pairs": pairs}
 
 
 def columns_from(

@@ -26,6 +26,7 @@ from .files import (
     Sheet,
     Strata,
     Types,
+    Weights,
     columns_from,
     design_options,
     layout_from,
@@ -87,6 +88,7 @@ def fit(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    weights: Weights = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -141,7 +143,15 @@ def fit(
             stage("reading")
             X, Y = open_pair(a, b, by, read_options)
             stage("learning")
-            fitted = test.fit(X, Y, rng=seed, device=device, progress=progress, columns=columns)
+            fitted = test.fit(
+                X,
+                Y,
+                rng=seed,
+                device=device,
+                progress=progress,
+                columns=columns,
+                weights=weights,
+            )
         facts = {
             "files": [name_of(X), name_of(Y)],
             "rows": [len(X), len(Y)],
@@ -193,6 +203,7 @@ def apply(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    weights: Weights = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -210,7 +221,8 @@ def apply(
     The test is one that 'twosample fit' has learned from other rows: all rows of A and B are
     tested, and none is learned from. The columns must be those that it was fitted on, and what was
     said of them then holds here: there are no options for columns and missing values. Without
-    --groups, --blocks, --strata and --pairs those of the fit hold, too.
+    --groups, --blocks, --strata and --pairs those of the fit hold, too; --weights are those of the
+    rows at hand.
 
     The exit status is 0 when there is a verdict, whatever it is, and 2 when there is none, or when
     the explanation or the report could not be made.
@@ -252,6 +264,7 @@ def apply(
                     progress=progress,
                     repeats=checked_repeats(repeats),
                     **design_options(groups, blocks, strata, pairs),
+                    weights=weights,
                 ),
                 alpha=alpha,
                 seed=seed,

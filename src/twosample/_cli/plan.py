@@ -27,6 +27,7 @@ from .files import (
     Sheet,
     Strata,
     Types,
+    Weights,
     columns_from,
     design_options,
     layout_from,
@@ -83,6 +84,7 @@ def run(
     blocks: Blocks = None,
     strata: Strata = None,
     pairs: Pairs = None,
+    weights: Weights = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -131,6 +133,7 @@ def run(
                 seed=seed,
                 device=device,
                 **design_options(groups, blocks, strata, pairs),
+                weights=weights,
             )
         problem = too_few_shuffles(result, alpha)
         if problem is not None:
@@ -142,16 +145,21 @@ def run(
             return
         typer.echo(_needs(record, words))
         if not quiet:
-            typer.echo(_prospects(record))
+            typer.echo(_prospects(record, words))
             typer.echo(words.smallest)
             typer.echo(details(result, facts, verbose=verbose))
 
 
 class _Words(NamedTuple):
-    """What a prediction says of the difference itself."""
+    """What a prediction says of the difference itself, and how its units are counted."""
 
     no_difference: str | None
     smallest: str
+    counts_pairs: bool
+
+    def counted(self, sizes: list[int]) -> str:
+        """Numbers of X and Y; one number where they are the sides of pairs."""
+        return f"{sizes[0]:,}" if self.counts_pairs else both(sizes)
 
 
 def _predicted(
@@ -171,7 +179,12 @@ def _predicted(
     numbers = predicted.to_dict(power, alpha)
     needed = numbers.pop("needed")
     ends = numbers.pop("needed_interval")
-    return {
+    words = _Words(
+        predicted.no_difference,
+        predicted.smallest_sentence(n, m, power, alpha),
+        predicted.counts_pairs,
+    )
+    record = {
         "unit": rows_or(predicted.unit),
         "tested": numbers.pop("sizes"),
         "learned": None if result.train_sizes is None else list(result.train_sizes),
@@ -180,7 +193,11 @@ def _predicted(
         "needed_tested_interval": [_rows(count, ratio) for count in ends],
         "needed_rows": _rows(needed, ratio, share),
         "needed_rows_interval": [_rows(count, ratio, share) for count in ends],
-    }, _Words(predicted.no_difference, predicted.smallest_sentence(n, m, power, alpha))
+    }
+    rows = record["needed_rows"]
+    if rows is not None and predicted.cells and not predicted.counts_pairs:
+        record["needed_in_strata"] = [list(each) for each in predicted.in_strata(*rows)]
+    return record, words
 
 
 def _rows(count: int | None, ratio: float, share: float = 1.0) -> list[int] | None:
@@ -201,29 +218,31 @@ def _needs(record: Mapping[str, Any], words: _Words) -> str:
     tested = record["needed_tested"]
     low, high = record["needed_tested_interval"]
     if tested is None:
-        least = "" if low is None else f"; it takes at least {both(low)} to test"
+        least = "" if low is None else f"; it takes at least {words.counted(low)} to test"
         return (
             f"No number of {record['unit']} is known to give power {wanted:g}{least}: "
             f"{words.no_difference}, "
             "so there may be nothing to find."
         )
     if high is None:
-        between = f"at least {both(low)} to test; there may be nothing to find"
+        between = f"at least {words.counted(low)} to test; there may be nothing to find"
     else:
-        between = f"{both(low)} to {both(high)} to test"
+        between = f"{words.counted(low)} to {words.counted(high)} to test"
     learned = ""
     if record["learned"] is not None:
-        learned = f", {both(record['needed_rows'])} with those to learn from"
-    unit = record["unit"]
-    return f"Power {wanted:g} takes {both(tested)} {unit} to test{learned} ({between})."
+        learned = f", {words.counted(record['needed_rows'])} with those to learn from"
+    in_strata = ""
+    if "needed_in_strata" in record:
+        each = ", ".join(both(sizes) for sizes in record["needed_in_strata"])
+        in_strata = f" With strata in the shares that they have here: {each}."
+    number = f"{words.counted(tested)} {record['unit']}"
+    return f"Power {wanted:g} takes {number} to test{learned} ({between}).{in_strata}"
 
 
-def _prospects(record: Mapping[str, Any]) -> str:
+def _prospects(record: Mapping[str, Any], words: _Words) -> str:
     """Power at the present sizes, in a sentence."""
     low, high = record["power_interval"]
-    tested = both(record["tested"])
     return (
-        f"Testing {tested} {record['unit']}, as here, has power {record['power']:.2f} "
-        f"({low:.2f} to "
-        f"{high:.2f}) at alpha = {record['alpha']:g}."
+        f"Testing {words.counted(record['tested'])} {record['unit']}, as here, has power "
+        f"{record['power']:.2f} ({low:.2f} to {high:.2f}) at alpha = {record['alpha']:g}."
     )

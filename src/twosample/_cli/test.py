@@ -176,6 +176,7 @@ def run(
                 scheduler=scheduler,
                 repeats=repeats,
                 **design_options(groups, blocks, strata, pairs),
+                weights=weights,
                 tolerance=tolerance_from(tolerance),
             )
             if junit is not None:

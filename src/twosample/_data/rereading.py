@@ -22,7 +22,7 @@ from .reading import read
 from .samples import EmbeddedSamples, Samples, Scaling
 from .schema import Schema
 from .streams import Pair, Partition, Stream
-from .survey import SampleRows, Survey, check_count, marked, usable
+from .survey import SampleRows, Survey, check_count, marked
 from .tables import Origin
 
 _OTHER_ROWS = (
@@ -153,6 +153,7 @@ class _Reader:
         self._scaling = scaling
         self._device = device
         self._places = _places(rows.tested, size)
+        self._picked = _places(rows.picked, size) >= 0
         self._rows = 0  # that have been read
         self._left_out = False  # whether some of them were trained on
         self._mark = 0  # the checksum of those
@@ -199,9 +200,9 @@ class _Reader:
             if end > self._size:
                 check_count(self._sample, self._size, end)
             at = self._places[self._rows : end]
-            self._rows = end
             tested = at >= 0
-            trained_on = usable(data, rules) & ~tested
+            trained_on = self._picked[self._rows : end] & ~tested
+            self._rows = end
             if trained_on.any():
                 self._left_out = True
                 self._mark = marked(points[trained_on], self._mark)
@@ -231,6 +232,13 @@ class _Part(NamedTuple):
     points: Any
     first: int
     end: int
+
+
+class _Known(NamedTuple):
+    """Rows of a part that were trained on, and a checksum of them."""
+
+    rows: Tensor
+    mark: int
 
 
 def _embedded_there(
@@ -306,16 +314,17 @@ def _parts_there(
         end = row + (part.rows or 0)
         tested = places[row:end] >= 0
         first, last = torch.searchsorted(picked, torch.tensor([row, end])).tolist()
-        mark = None
+        known = None
         # A kernel that is not trained starts from rows that are tested too: then there is nothing
         # to tell apart.
-        if not tested[picked[first:last] - row].all():
-            mark = marked(picked_points[order[first:last]], 0)
-        if tested.any() or mark is not None:
+        here = picked[first:last] - row
+        if not tested[here].all():
+            known = _Known(here, marked(picked_points[order[first:last]], 0))
+        if tested.any() or known is not None:
             elsewhere = getattr(part, "elsewhere", None)  # workers may stand in another folder
             there = part if elsewhere is None else elsewhere()
             own = int(tested.sum())
-            points = workers.call(_read_part, how, there, name, row, tested, mark)
+            points = workers.call(_read_part, how, there, name, row, tested, known)
             yield _Part(points, done, done + own)
             done += own
         row = end
@@ -327,9 +336,9 @@ def _read_part(
     sample: str,
     first: int,
     tested: Tensor,
-    mark: int | None,
+    known: _Known | None,
 ) -> Tensor:
-    """The rows of a part that are tested, scaled; the others must be those that were picked."""
+    """The rows of a part that are tested, scaled; those that were picked must be the same."""
     schema, scaling = how
     try:
         batch = part.read()
@@ -342,10 +351,8 @@ def _read_part(
     schema.check(data, sample, warns=False)
     points = schema.tensor(data, sample)
     check_count(sample, first + len(tested), first + len(points))
-    if mark is not None:
-        trained_on = usable(data, schema.rules) & ~tested
-        if marked(points[trained_on], 0) != mark:
-            raise InputError(_OTHER_ROWS.format(sample))
+    if known is not None and marked(points[known.rows], 0) != known.mark:
+        raise InputError(_OTHER_ROWS.format(sample))
     return scaling.apply_to(points[tested])
 
 

@@ -22,7 +22,7 @@ from .._design import (
     Design,
     Look,
     Units,
-    block_length,
+    memory_of,
     signs_of_dependence,
 )
 from .._design import Rows as EachRow
@@ -244,6 +244,8 @@ def survey(
     names = (x.profile.sample, y.profile.sample)
     if watchful and units is None:
         _warn_of_dependence(x, y)
+    # Of the rows that units are made of, and the same rows where all are counted.
+    chosen: Rows | None = None
     drawn: Rows | None = None
     for_quantiles = (torch.arange(0), torch.arange(0))
     for at, sample in enumerate((x, y)):
@@ -251,19 +253,26 @@ def survey(
             if drawn is None:
                 # Only now is it known how wide a row is, and so how many there is room for.
                 numbers = None if in_memory else sample.profile.numbers
-                drawn = pick((x.usable, y.usable), numbers, units, names)
+                rows = (x.usable, y.usable) if units is None else units.sizes
+                chosen = pick(rows, numbers, units, names)
+                drawn = _in_all(chosen, units)
                 for_quantiles = rows_for_quantiles(
                     (x.usable, y.usable), sample.profile.numbers, generator
                 )
             sample.include(table, drawn[at].picked, for_quantiles[at])
-    if drawn is None:
+    if chosen is None or drawn is None:
         raise InputError(f"{names[0]} is empty: it has 0 rows.")
     schema, scaling = schema_and_scaling(x.profile, y.profile, schema, scaling)
     of_x, of_y = drawn
-    picked = _samples(x, y, schema, of_x.picked, of_y.picked, units)
+    picked_units = None
+    tested_units = None
+    if units is not None:
+        picked_units = units.take(chosen[0].picked, chosen[1].picked)
+        tested_units = units.take(chosen[0].tested, chosen[1].tested)
+    picked = _samples(x, y, schema, of_x.picked, of_y.picked, picked_units)
     held_out = None
     if in_memory:
-        held_out = _samples(x, y, schema, of_x.tested, of_y.tested, units)
+        held_out = _samples(x, y, schema, of_x.tested, of_y.tested, tested_units)
     return Survey(
         schema,
         scaling,
@@ -274,7 +283,19 @@ def survey(
         marks=(x.mark, y.mark),
         dropped=picked.dropped,
         names=names,
-        tested_units=None if units is None else units.take(of_x.tested, of_y.tested),
+        tested_units=tested_units,
+    )
+
+
+def _in_all(chosen: Rows, units: Units | None) -> Rows:
+    """Rows among those that units are made of, counted among all."""
+    if units is None or units.used is None:
+        return chosen
+    of_x, of_y = chosen
+    used_x, used_y = units.used
+    return (
+        SampleRows(used_x[of_x.picked], used_x[of_x.tested]),
+        SampleRows(used_y[of_y.picked], used_y[of_y.tested]),
     )
 
 
@@ -287,20 +308,20 @@ def without_columns(rules: Columns, columns: tuple[str, ...]) -> Columns:
     return replace(rules, drop=(*rules.drop, *more))
 
 
-def _block_length(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Codes]) -> int:
-    """How long blocks have to be, by what is in memory."""
+def _memory(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Codes]) -> int:
+    """For how many rows the series remember, by what is in memory."""
     values = (x.values(), y.values())
     if values[0] is None or values[1] is None:
         raise InputError(
-            f"{design!r} looks for the length of blocks in the rows, which a stream does not keep; "
-            "give a number of rows, such as blocks=50."
+            "how long blocks are and how many rows are left out after each is found in the rows, "
+            "which a stream does not keep; give both, such as blocks 50+10."
         )
     # About the mean of each sample: where they differ, that is no memory.
     of_x = values[0] - values[0].mean(0)
     of_y = values[1] - values[1].mean(0)
     pooled = np.concatenate([of_x, of_y])
-    series = [pooled[rows.numpy()] for rows in design.series((x.usable, y.usable), codes)]
-    return block_length(series, min(x.usable, y.usable))
+    rows = design.series((x.usable, y.usable), codes)
+    return memory_of([pooled[each.numpy()] for each in rows])
 
 
 def _warn_of_dependence(x: _FirstPass, y: _FirstPass) -> None:
@@ -317,12 +338,12 @@ def _warn_of_dependence(x: _FirstPass, y: _FirstPass) -> None:
 def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
     sizes = (x.usable, y.usable)
     codes = codes_for(design, x.described(), y.described())
-    if design.wants_length:
-        design = design.resolved(_block_length(design, x, y, codes))
+    if design.wants_memory:
+        design = design.resolved(_memory(design, x, y, codes), min(sizes))
     units = design.units(sizes, codes)
     if units is None:
         return None
-    if units.sizes != sizes:
+    if units.used is None and units.sizes != sizes:
         raise InputError(
             f"{design!r} gave units for {units.sizes} rows, and the samples have {sizes}."
         )
@@ -575,8 +596,7 @@ def _samples(
     if not (x.is_whole(of_x) and y.is_whole(of_y)):
         rows = (x._in_sample(of_x), y._in_sample(of_y))
     dropped = (x.dropped, y.dropped)
-    own = None if units is None else units.take(of_x, of_y)
-    return Samples(x.points(schema, of_x), y.points(schema, of_y), schema, rows, dropped, own)
+    return Samples(x.points(schema, of_x), y.points(schema, of_y), schema, rows, dropped, units)
 
 
 # What both passes know

@@ -8,6 +8,7 @@ The price is the rows that are not kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._design import Design, Key
+from .._random import Generators, RNGLike
 from ..errors import InputError
 from .keys import Described, row_values
 from .reading import as_narwhals
-from .streams import Stream, len_of
+from .streams import Stream, known_rows, len_of
 from .tables import Source
 
 
@@ -29,37 +31,48 @@ class Weighed(NamedTuple):
 
     x: Any
     y: Any
-    design: Design | None  # whose arrays are those of the rows that are left
+    design: Design  # whose arrays are those of the rows that are left
+    rng: RNGLike | None  # for the test of them: the seed that was drawn, where none was given
     words: str
 
+    def described(self, design: str | None) -> str:
+        """What moved, if anything was said of it, and how many rows were left."""
+        return self.words if design is None else f"{design}; {self.words}"
 
-def weighed(
-    X: Any, Y: Any, weights: Key, design: Design | None, generator: torch.Generator
-) -> Weighed:
+
+def weighed(X: Any, Y: Any, weights: Key, design: Design, rng: RNGLike | None) -> Weighed:
     """Keep each row of both samples with a chance proportional to its weight.
 
     The chances are the weights themselves where none is above 1, else the weights over the largest
-    of their sample.
+    of their sample. Of a stream one number for each row is kept in memory.
     """
+    generators = Generators(rng)
+    if generators.seed is not None:
+        rng = generators.seed
+    generator = generators.torch("weights")
+    column = weights if isinstance(weights, str) else None
     kept = []
     left = []
     for place, (name, data) in enumerate(zip("XY", (X, Y), strict=True)):
         rows = _kept(data, name, weights, place, generator)
         kept.append(rows)
-        left.append(_taken(data, name, rows, weights if isinstance(weights, str) else None))
-    if design is not None:
-        design = design.taken(kept[0].numpy(), kept[1].numpy())
-    words = f"weights kept {len(kept[0])} + {len(kept[1])} of {_count(X)} + {_count(Y)} rows"
-    return Weighed(left[0], left[1], design, words)
+        if isinstance(data, Stream):
+            left.append(_taken_of_stream(data, name, rows, column))
+        else:
+            left.append(_taken(data, name, rows, column))
+    design = design.taken(kept[0].numpy(), kept[1].numpy())
+    words = f"weights kept {len(kept[0])} + {len(kept[1])} of {len_of(X)} + {len_of(Y)} rows"
+    return Weighed(left[0], left[1], design, rng, words)
 
 
 def _kept(data: Any, name: str, weights: Key, place: int, generator: torch.Generator) -> Tensor:
-    if not isinstance(data, Source) and (isinstance(data, Stream) or hasattr(data, "__next__")):
+    if known_rows(data) is None:
         raise InputError(
-            f"{name} is a stream, and weights choose among rows that are in memory; choose the "
-            "rows of its batches yourself, each with a chance proportional to its weight."
+            f"{name} is an iterator that can be read only once, and rows are kept by weights that "
+            "have to be read before; pass Stream.batches(function), which can be read again."
         )
-    sample = Described(name, lambda: [data], _count(data), None)
+    batches = data.filled if isinstance(data, Stream) else lambda: [data]
+    sample = Described(name, batches, len_of(data), None)
     values = row_values(weights, place, sample)
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all() or (values < 0).any():
         raise InputError(
@@ -73,8 +86,20 @@ def _kept(data: Any, name: str, weights: Key, place: int, generator: torch.Gener
     return torch.nonzero(drawn < chances)[:, 0]
 
 
-def _count(data: Any) -> int:
-    return len_of(data)
+def _taken_of_stream(stream: Stream, name: str, rows: Tensor, column: str | None) -> Stream:
+    """The same rows in every pass."""
+
+    def batches() -> Iterator[Any]:
+        first = 0
+        for batch in stream.filled():
+            end = first + len_of(batch)
+            start, stop = torch.searchsorted(rows, torch.tensor([first, end])).tolist()
+            if stop > start:
+                data = batch.data if isinstance(batch, Source) else batch
+                yield _some(data, name, (rows[start:stop] - first).numpy(), column)
+            first = end
+
+    return Stream.batches(batches)
 
 
 def _taken(data: Any, name: str, rows: Tensor, column: str | None) -> Any:

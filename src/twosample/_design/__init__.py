@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .dependence import Look, signs_of_dependence
 from .designs import Blocks, Design, Groups, Key, Pairs, Rows, Strata, design_from
-from .lengths import autocovariance, block_length
+from .lengths import memory_of
 from .units import SIDE, Codes, Units, counted, plural
 
 __all__ = [
@@ -19,10 +19,9 @@ __all__ = [
     "Rows",
     "Strata",
     "Units",
-    "autocovariance",
-    "block_length",
     "counted",
     "design_from",
+    "memory_of",
     "plural",
     "signs_of_dependence",
 ]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .._checks import check_whole
 from ..errors import IncompatibleParts, InputError
+from .lengths import gap_for, length_for
 from .units import SIDE, Codes, Units, counted
 
 Key: TypeAlias = str | tuple[Any, ...]
@@ -78,16 +79,16 @@ class Design(ABC):
         return replace(self, **changes) if changes else self  # type: ignore[type-var]
 
     @property
-    def wants_length(self) -> bool:
-        """Whether a length has to be found in the data first; only blocks have one."""
+    def wants_memory(self) -> bool:
+        """Whether the memory of a series has to be found in the data first, as blocks may ask."""
         return False
 
     def series(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> list[Tensor]:
         """The rows of each series, X and then Y counted on, in the order of time."""
         return []
 
-    def resolved(self, length: int) -> Design:
-        """The same with the length that was found."""
+    def resolved(self, memory: int, smaller: int) -> Design:
+        """The same for a memory of so many rows, where the smaller sample has so many rows."""
         return self
 
 
@@ -214,39 +215,44 @@ class Pairs(Design):
 
 @dataclass(frozen=True)
 class Blocks(Design):
-    """Contiguous stretches of a series move together.
+    """Contiguous stretches of a series move together, and the rows between them are left out.
 
-    H0: X and Y are stretches of one stationary series. The level is that of independent blocks: it
-    comes near to alpha as blocks grow longer than the memory of the series and their number grows,
-    but it is not exact, because the ends of neighbouring blocks depend on each other.
+    H0: X and Y are stretches of one stationary series. If rows that are more than `gap` apart are
+    independent of each other, so are the blocks, and the test is exact. Otherwise it is not: its
+    level comes near to alpha as the gap grows beyond the memory of the series.
 
     Parameters
     ----------
     length
-        Rows of a block, at least; "auto" finds it in the data (see docs/designs.md).
+        Rows of a block; "auto" finds it in the data (see docs/designs.md).
     strata
         Which of several series each row belongs to, such as a sensor: blocks are cut within a
         series, and change places within it.
     time
         When each row was taken; without it, rows are in the order of time. Where X and Y take turns
         so quickly that a block has rows of both, the two sides of a block change places.
+    gap
+        Rows that are left out after each block; "auto" finds it in the data.
     """
 
     length: int | Literal["auto"] = "auto"
     strata: Key | None = None
     time: Key | None = None
+    gap: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         if self.length != "auto":
             check_whole("the length of blocks", self.length, 1)
+        if self.gap != "auto":
+            check_whole("the gap between blocks", self.gap, 0)
 
     @property
     def keys(self) -> tuple[Key, ...]:
         return _given(self.strata, self.time)
 
     @property
-    def wants_length(self) -> bool:
-        return self.length == "auto"
+    def wants_memory(self) -> bool:
+        return "auto" in (self.length, self.gap)
 
     def series(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> list[Tensor]:
         strata, time = self._strata_and_time(sizes, codes)
@@ -259,20 +265,33 @@ class Blocks(Design):
         counts = torch.unique(of_row, return_counts=True)[1]
         return list(torch.split(order, counts.tolist()))
 
-    def resolved(self, length: int) -> Design:
-        return replace(self, length=length)
+    def resolved(self, memory: int, smaller: int) -> Design:
+        length = None if self.length == "auto" else self.length
+        gap = gap_for(memory, length, smaller) if self.gap == "auto" else self.gap
+        return replace(self, length=length or length_for(gap, smaller), gap=gap)
 
     def units(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> Units:
-        if self.length == "auto":
-            raise InputError("the length of blocks has not been found yet; give a number of rows.")
+        if self.length == "auto" or self.gap == "auto":
+            raise InputError(f"{self!r} has not seen the series yet; give numbers of rows.")
         strata, time = self._strata_and_time(sizes, codes)
+        unit, cell = "block", ""
         if time is not None and _takes_turns(strata, time, self.length):
-            windows = _windows(strata, time, self.length)
-            return Units.of(windows, windows, unit=SIDE, cell="block")
-        blocks = _stretches(strata, time, self.length)
-        if self.strata is None:
-            return Units.of(blocks, unit="block")
-        return Units.of(blocks, strata, unit="block", cell="stratum")
+            blocks = _windows(strata, time, self.length, self.gap)
+            cells: Codes | None = blocks
+            unit, cell = SIDE, "block"
+        else:
+            blocks = _stretches(strata, time, self.length, self.gap)
+            cells = None
+            if self.strata is not None:
+                cells, cell = strata, "stratum"
+        for sample, of_rows in zip("XY", blocks, strict=True):
+            if not bool((of_rows >= 0).any()):
+                raise InputError(
+                    f"{sample} has {counted(len(of_rows), 'row')}, none of which is left with a "
+                    f"gap of {counted(self.gap, 'row')} after each block; give a smaller gap."
+                )
+        note = f"{counted(self.gap, 'row')} left out after each" if self.gap else ""
+        return Units.of(blocks, cells, unit=unit, cell=cell, note=note)
 
     def _strata_and_time(
         self, sizes: tuple[int, int], codes: Sequence[Codes]
@@ -302,7 +321,7 @@ def design_from(
             if strata is not None:
                 raise IncompatibleParts("strata go into Blocks(strata=...), where that is given.")
             return blocks
-        return Blocks(_length(blocks), _key("strata", strata))
+        return _blocks(blocks, _key("strata", strata))
     if groups is not None:
         return Groups(_key("groups", groups), _key("strata", strata))
     return None if strata is None else Strata(_key("strata", strata))
@@ -328,10 +347,24 @@ def _key(option: str, given: Any) -> Any:
     )
 
 
-def _length(given: Any) -> Any:
-    if isinstance(given, str) and given != "auto":
-        raise InputError(f"blocks is {given!r}; give a number of rows, or 'auto'.")
-    return given
+def _blocks(given: Any, strata: Any) -> Blocks:
+    """Blocks of a length, or of "LENGTH+GAP"."""
+    if not isinstance(given, str):
+        return Blocks(given, strata)
+    length, _, gap = given.partition("+")
+    numbers = [_rows(each, given) for each in (length, gap or "auto")]
+    return Blocks(numbers[0], strata, gap=numbers[1])
+
+
+def _rows(text: str, given: str) -> Any:
+    if text == "auto":
+        return text
+    if not text.isdecimal():
+        raise InputError(
+            f"blocks is {given!r}; give a number of rows such as 50, with the rows to leave out "
+            "after each block 50+10, or auto."
+        )
+    return int(text)
 
 
 # Codes.
@@ -370,11 +403,13 @@ def _check_nested(sample: str, inner: Tensor, outer: Tensor, unit: str, cell: st
 # Blocks.
 
 
-def _stretches(strata: Codes, time: Codes | None, length: int) -> Codes:
-    """Each sample of each stratum in stretches of `length` rows or a little more."""
-    of_x = _cut_series(_runs(strata, time, 0), None if time is None else time[0], length)
-    of_y = _cut_series(_runs(strata, time, 1), None if time is None else time[1], length)
-    return of_x, of_y
+def _stretches(strata: Codes, time: Codes | None, length: int, gap: int) -> Codes:
+    """The block of each row, each sample of each stratum by itself; -1 between blocks."""
+    blocks = []
+    for sample in (0, 1):
+        when = None if time is None else time[sample]
+        blocks.append(_cut_series(_runs(strata, time, sample), when, length, gap))
+    return blocks[0], blocks[1]
 
 
 def _runs(strata: Codes, time: Codes | None, sample: int) -> Tensor:
@@ -391,17 +426,24 @@ def _runs(strata: Codes, time: Codes | None, sample: int) -> Tensor:
     return run[~is_y] if sample == 0 else run[is_y]
 
 
-def _cut_series(series: Tensor, time: Tensor | None, length: int) -> Tensor:
-    """The block of each row: those of one series in the order of time, as even as can be."""
+def _cut_series(series: Tensor, time: Tensor | None, length: int, gap: int) -> Tensor:
+    """The block of each row, in the order of time within its series; -1 between blocks.
+
+    A series has as many pieces of a block and a gap as there is room for, as even as can be. Of
+    each its first rows are a block: all blocks have as many, or else they would differ.
+    """
     order = _by_stratum_and_time(series, time)
     _, numbers, counts = torch.unique(series[order], return_inverse=True, return_counts=True)
-    first = counts.cumsum(0) - counts
-    rank = torch.arange(len(order)) - first[numbers]
-    pieces = (counts // length).clamp_min(1)
-    within = rank * pieces[numbers] // counts[numbers]
+    count = counts[numbers]
+    rank = torch.arange(len(order)) - (counts.cumsum(0) - counts)[numbers]
+    pieces = (counts // (length + gap)).clamp_min(1)
+    piece = ((rank + 1) * pieces[numbers] - 1) // count
+    start = piece * count // pieces[numbers]
+    # A series that is shorter than that is one block, and the gap after it is left out, too.
+    rows = (count - gap).clamp_max(length)
     before = pieces.cumsum(0) - pieces
     blocks = torch.empty(len(order), dtype=torch.int64)
-    blocks[order] = before[numbers] + within
+    blocks[order] = torch.where(rank - start < rows, before[numbers] + piece, -1)
     return blocks
 
 
@@ -420,8 +462,8 @@ def _takes_turns(strata: Codes, time: Codes, length: int) -> bool:
     return bool((counts[numbers] < length).double().mean() > 0.5)
 
 
-def _windows(strata: Codes, time: Codes, length: int) -> Codes:
-    """Both samples of each stratum together in stretches of time of 2 `length` rows or more."""
+def _windows(strata: Codes, time: Codes, length: int, gap: int) -> Codes:
+    """Both samples of each stratum together in stretches of time of 2 `length` rows."""
     n = len(strata[0])
-    blocks = _cut_series(torch.cat(strata), torch.cat(time), 2 * length)
+    blocks = _cut_series(torch.cat(strata), torch.cat(time), 2 * length, gap)
     return blocks[:n], blocks[n:]

@@ -47,6 +47,10 @@ class Units:
         (units,) the cell of each unit.
     unit, cell
         What messages call one of them; `cell` is "" where there is only one.
+    used
+        Which rows of X and of Y these are, where others are left out; None for all.
+    note
+        What else there is to say of them.
     """
 
     of_x: Tensor
@@ -54,6 +58,8 @@ class Units:
     cells: Tensor
     unit: str = "unit"
     cell: str = ""
+    used: Codes | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.of_x) or not len(self.of_y):
@@ -74,8 +80,17 @@ class Units:
         *,
         unit: str = "unit",
         cell: str = "",
+        note: str = "",
     ) -> Units:
-        """Rows of one sample with the same code are a unit, in the cell of its first row."""
+        """Rows of one sample with the same code are a unit, in the cell of its first row.
+
+        Rows whose code is negative are left out.
+        """
+        used = None
+        if bool((torch.cat(codes) < 0).any()):
+            used = torch.nonzero(codes[0] >= 0)[:, 0], torch.nonzero(codes[1] >= 0)[:, 0]
+            codes = _taken(codes, used)
+            cells = None if cells is None else _taken(cells, used)
         of_x, first_x = _numbered(codes[0])
         of_y, first_y = _numbered(codes[1])
         if cells is None:
@@ -83,7 +98,7 @@ class Units:
         else:
             of_units = torch.cat([cells[0][first_x], cells[1][first_y]])
             _, of_units = torch.unique(of_units, return_inverse=True)
-        return cls(of_x, of_y + len(first_x), of_units, unit, cell)
+        return cls(of_x, of_y + len(first_x), of_units, unit, cell, used, note)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -136,9 +151,9 @@ class Units:
 
     def take(self, rows_x: Tensor, rows_y: Tensor) -> Units:
         """The units of some rows, in this order."""
-        codes = (self.of_x[rows_x], self.of_y[rows_y])
+        codes = _taken((self.of_x, self.of_y), (rows_x, rows_y))
         cells = (self.cells[codes[0]], self.cells[codes[1]])
-        return Units.of(codes, cells, unit=self.unit, cell=self.cell)
+        return Units.of(codes, cells, unit=self.unit, cell=self.cell, note=self.note)
 
     def split(self, fraction: float, generator: torch.Generator, most: int | None) -> SplitRows:
         """Whole units to train on, about this share of every cell, and all others.
@@ -198,11 +213,16 @@ class Units:
         """How many units there are, and in how many cells."""
         of_x, of_y = self.in_cells()
         if self.unit == SIDE:
-            return counted(int(((of_x > 0) & (of_y > 0)).sum()), self.cell)
-        words = f"{of_x.sum()} + {of_y.sum()} {plural(self.unit)}"
-        if self.cell:
-            words += f" within {counted(len(of_x), self.cell)}"
-        return words
+            words = counted(int(((of_x > 0) & (of_y > 0)).sum()), self.cell)
+        else:
+            words = f"{of_x.sum()} + {of_y.sum()} {plural(self.unit)}"
+            if self.cell:
+                words += f" within {counted(len(of_x), self.cell)}"
+        return f"{words}, {self.note}" if self.note else words
+
+
+def _taken(codes: Codes, rows: Codes) -> Codes:
+    return codes[0][rows[0]], codes[1][rows[1]]
 
 
 def _numbered(codes: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from .._checks import check_alpha
 from .._data.columns import Columns
 from .._data.samples import split_rows
 from .._data.streams import Stream, held
-from .._data.survey import every_row, survey
+from .._data.survey import every_row, rules_of, survey, without_columns
 from .._design import Blocks, Key, design_from
 from .._progress import bar
 from .._random import Generators, RNGLike, takes_rng
@@ -313,6 +313,7 @@ def compare(
     blocks: int | str | Blocks | None = None,
     strata: Key | None = None,
     pairs: Key | None = None,
+    weights: Key | None = None,
     tolerance: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Test which of many samples come from another distribution than one reference.
@@ -328,7 +329,7 @@ def compare(
     method, train_fraction, device, client, columns, tolerance
         As in `two_sample_test`, for each sample. With a tolerance a sample differs if it does by
         more than that, and by its adjusted p-value.
-    groups, blocks, strata, pairs
+    groups, blocks, strata, pairs, weights
         As in `two_sample_test`; instead of a column, (values for the rows of the reference, name ->
         values for the rows of that sample).
     correction
@@ -388,9 +389,12 @@ def compare(
         return {"blocks": blocks, **own}
 
     # All samples are checked before the first is tested: better now than after an hour.
+    rules = rules_of(None, columns)
+    if isinstance(weights, str):
+        rules = without_columns(rules, (weights,))
     for name in samples:
         designed = resolve(test, design=design_from(**options(name)))
-        _check_sample(name, reference, samples[name], designed, columns)
+        _check_sample(name, reference, samples[name], designed, rules)
     test = _with_enough(test, permutations is not None, correction, len(samples), alpha)
     generators = Generators(rng)
     seeds = _seeds(samples, generators)
@@ -420,7 +424,9 @@ def compare(
         for name in samples:
             try:
                 with _named_warnings(name):
-                    results[name] = run(samples[name], rng=seeds[name], **options(name))
+                    of_rows = _own_values("weights", weights, name)
+                    own = {"weights": of_rows, **options(name)}
+                    results[name] = run(samples[name], rng=seeds[name], **own)
             except KeyboardInterrupt:
                 raise ComparisonInterrupted(comparison) from None
             except TwoSampleError as error:

@@ -25,7 +25,7 @@ from .._calibration import Calibrated, null_threshold
 from .._checks import check_alpha, check_share, check_whole
 from .._data.embedding import embed_samples
 from .._data.samples import Samples
-from .._design import Units, plural
+from .._design import SIDE, Units, plural
 from .._estimators import asymptotic_power, mmd2_biased, mmd2_unbiased, variance_terms
 from .._kernels import Kernel
 from .._products import block_sums, moments
@@ -276,7 +276,9 @@ def predict_power(result: TwoSampleResult) -> PowerPlan:
     flattered. One more pass over the kernel matrix gives the variance without bias.
 
     Where groups or blocks move together, the answer is in groups or blocks: two units are compared
-    by the mean of the kernel over their rows. Each is taken to have as many rows as here.
+    by the mean of the kernel over their rows. Each is taken to have as many rows as here. Of pairs
+    it is in pairs, and within strata in rows or groups, with strata in the shares that they have
+    here; see `in_strata`.
 
     Examples
     --------
@@ -306,9 +308,16 @@ def _planted(result: TwoSampleResult) -> PlantedPower | None:
     planted = fitted.spec.statistic.planted(calibrated.prepared, some[1:])
     if planted is None:
         return None
-    if result.units is None:
+    units = calibrated.units
+    if units is None:
         return PlantedPower.of(planted, result.sizes, fitted.spec.then)
-    return PlantedPower.of(planted, result.units, None, _unit_of(result))
+    of_x, of_y = units.in_cells()
+    if len(of_x) == 1:
+        return PlantedPower.of(planted, units.counts, None, _unit_of(units))
+    # Cells of one sample have no part in the comparison.
+    both = [(x, y) for x, y in zip(of_x.tolist(), of_y.tolist(), strict=True) if x and y]
+    sizes = (sum(x for x, _ in both), sum(y for _, y in both))
+    return PlantedPower.of(planted, sizes, None, _unit_of(units), tuple(both))
 
 
 def _by_formula(result: TwoSampleResult) -> PredictedPower:
@@ -333,17 +342,11 @@ def _by_formula(result: TwoSampleResult) -> PredictedPower:
             "Use Permutation()."
         )
     units = samples.units
-    if units is not None and len(units.in_cells()[0]) > 1:
-        raise IncompatibleParts(
-            f"power is predicted where all units may change places, and this test moved "
-            f"{result.design}; repeat it on samples drawn from these to see how often it rejects."
-        )
     n, m = result.units or result.sizes
     if min(n, m) < _LEAST_POINTS:
         raise InputError(
-            f"{n} and {m} {_unit_of(result)} were tested; the variance of MMD^2 takes at least "
-            f"{_LEAST_POINTS} "
-            "of each sample."
+            f"{n} and {m} {_unit_of(units)} were tested; the variance of MMD^2 takes at least "
+            f"{_LEAST_POINTS} of each sample."
         )
     null = np.asarray(result.null_distribution, dtype=np.float64)
     if units is None:
@@ -373,14 +376,15 @@ def _by_formula(result: TwoSampleResult) -> PredictedPower:
         sizes=(n, m),
         estimator=estimator,
         share=result.share,
-        unit=_unit_of(result),
+        unit=_unit_of(units),
     )
 
 
-def _unit_of(result: TwoSampleResult) -> str:
+def _unit_of(units: Units | None) -> str:
     """What the test moved, in the plural."""
-    units = None if result.samples is None else result.samples.units
-    return "points" if units is None else plural(units.unit)
+    if units is None:
+        return "points"
+    return plural(units.cell if units.unit == SIDE else units.unit)
 
 
 class _Moments(NamedTuple):

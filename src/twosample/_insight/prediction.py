@@ -10,7 +10,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ _FARTHEST = 2.0  # times the difference that was seen
 
 Self = TypeVar("Self", bound="PowerPlan")
 
+Cells: TypeAlias = tuple[tuple[int, int], ...]
+
 
 class PowerPlan(ABC):
     """The predicted power of a test at any number of tested points."""
@@ -40,6 +42,8 @@ class PowerPlan(ABC):
     sizes: tuple[int, int]
     unit: str
     """What is counted: "points", or the units that move together, such as "groups"."""
+    cells: Cells = ()
+    """How many of X and of Y each stratum has; () where all may change places."""
 
     @abstractmethod
     def power(self, n: int, m: int | None = None, alpha: float = ALPHA) -> float:
@@ -137,6 +141,21 @@ class PowerPlan(ABC):
         most = low.samples_needed(power, alpha, ratio=ratio)
         return fewest, most
 
+    @property
+    def counts_pairs(self) -> bool:
+        """Whether pairs are counted: of these X has as many as Y."""
+        return bool(self.cells) and set(self.cells) == {(1, 1)}
+
+    def in_strata(self, n: int, m: int | None = None) -> list[tuple[int, int]]:
+        """How many of n and m (n if None) belong into each stratum, for shares as they are here.
+
+        Strata are in the order of their values. Rounded up, so that there are enough.
+        """
+        n, m = self._sizes(n, m)
+        of_x = sum(x for x, _ in self.cells)
+        of_y = sum(y for _, y in self.cells)
+        return [(math.ceil(n * x / of_x), math.ceil(m * y / of_y)) for x, y in self.cells]
+
     def to_dict(self, power: float = 0.9, alpha: float = ALPHA) -> dict[str, Any]:
         """Plain numbers for JSON: power at the sizes at hand, and the points for another.
 
@@ -160,7 +179,7 @@ class PowerPlan(ABC):
         power = self.power(n, m)
         low, high = self.power_interval(n, m)
         now = (
-            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {n} + {m} {self.unit} at "
+            f"Power {power:.2f} ({low:.2f} to {high:.2f}) on {self._counted(n, m)} {self.unit} at "
             f"alpha = {ALPHA:g}"
         )
         needed = self.samples_needed()
@@ -168,13 +187,22 @@ class PowerPlan(ABC):
             return (
                 f"{now}; {self.no_difference}, so no number of {self.unit} is known to be enough."
             )
-        return f"{now}; {needed} of each sample would have power 0.9."
+        if self.counts_pairs:
+            return f"{now}; {needed} would have power 0.9."
+        where = ", with strata as they are here," if self.cells else ""
+        return f"{now}; {needed} of each sample{where} would have power 0.9."
+
+    def _counted(self, n: int, m: int) -> str:
+        """Numbers of X and Y; one number where they are the sides of pairs."""
+        return f"{n}" if self.counts_pairs else f"{n} + {m}"
 
     def _sizes(self, n: int, m: int | None) -> tuple[int, int]:
         """Both sizes, checked."""
         m = n if m is None else m
         check_whole("n", n, 2)
         check_whole("m", m, 2)
+        if self.counts_pairs and n != m:
+            raise InputError(f"pairs have two sides, so X has as many as Y, not {n} and {m}.")
         return int(n), int(m)
 
 
@@ -203,8 +231,9 @@ class PlantedPower(PowerPlan):
     follow_up
         The test that has a share of the level, if there is one. What it may find by itself is not
         counted.
-    unit
-        What is counted: points, or the units that move together.
+    unit, cells
+        What is counted: points, or the units that move together; and how many of X and of Y each
+        stratum has.
     """
 
     factor: float
@@ -214,6 +243,7 @@ class PlantedPower(PowerPlan):
     sizes: tuple[int, int]
     follow_up: FollowUp | None = field(repr=False, default=None)
     unit: str = "points"
+    cells: Cells = ()
 
     @classmethod
     def of(
@@ -222,11 +252,13 @@ class PlantedPower(PowerPlan):
         sizes: tuple[int, int],
         follow_up: FollowUp | None,
         unit: str = "points",
+        cells: Cells = (),
     ) -> PlantedPower:
         """From the values of a statistic with differences planted into them."""
         factors = _grid(planted.observed)
         rows = [np.sort(planted.values(factor).numpy()) for factor in factors.tolist()]
-        plan = cls(0.0, planted.observed, factors, np.stack(rows), sizes, follow_up, unit)
+        values = np.stack(rows)
+        plan = cls(0.0, planted.observed, factors, values, sizes, follow_up, unit, cells)
         return dataclasses.replace(plan, factor=plan._factor_with(0.5))
 
     @property
@@ -276,7 +308,7 @@ class PlantedPower(PowerPlan):
     def no_difference(self) -> str | None:
         if self.factor > 0:
             return None
-        return "the views show no more difference than chance does"
+        return "the test shows no more difference than chance does"
 
     def smallest_sentence(self, n: int, m: int, power: float, alpha: float) -> str:
         multiple = self.smallest_multiple(n, m, power=power, alpha=alpha)
@@ -285,9 +317,8 @@ class PlantedPower(PowerPlan):
                 f"No difference is estimated, so none can be said to be large enough for {power:g}."
             )
         return (
-            f"On {n} + {m} {rows_or(self.unit)} a difference {multiple:.2g} times as large as the "
-            "estimated one is "
-            f"found with power {power:g}."
+            f"On {self._counted(n, m)} {rows_or(self.unit)} a difference {multiple:.2g} times as "
+            f"large as the estimated one is found with power {power:g}."
         )
 
     def _difference(self, n: int, m: int, power: float, alpha: float) -> dict[str, Any]:
@@ -318,10 +349,15 @@ class PlantedPower(PowerPlan):
 
     def _growth(self, n: int, m: int) -> float:
         """How much larger a difference is beside what chance does than at the sizes at hand."""
+        return math.sqrt(self._pairs_of(n, m) / self._pairs_of(*self.sizes))
+
+    def _pairs_of(self, n: int, m: int) -> float:
+        """sum_c n_c m_c / (n_c + m_c), over strata with the shares that they have here."""
         our_n, our_m = self.sizes
-        here = 1 / our_n + 1 / our_m
-        there = 1 / n + 1 / m
-        return math.sqrt(here / there)
+        cells = self.cells or (self.sizes,)
+        return math.fsum(
+            x * n / our_n * y * m / our_m / (x * n / our_n + y * m / our_m) for x, y in cells
+        )
 
 
 def rows_or(unit: str) -> str:

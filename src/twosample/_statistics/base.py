@@ -107,6 +107,17 @@ class Bins:
         total = (weights * of_x).sum(1, keepdim=True)  # of X: sum_c n_c m_c / (n_c + m_c)
         return weights / total
 
+    @property
+    def inner_share(self) -> float:
+        """The share of a squared difference of means that the covariance within cells contains.
+
+        sum_c n_c m_c / (n_c + m_c) over n + m: with one cell n m / (n + m)^2.
+        """
+        unmoved = torch.arange(self.moving)[None]
+        squares = self.contrast(self.in_x(unmoved))[0].square()
+        # Weights make the sum over cells one over the sum of their squares.
+        return float(1 / (squares @ self.sizes) / self.sizes.sum())
+
     def about_cells(self, values: Tensor) -> Tensor:
         """(n + m, ...) values of all points, less the mean of their cells."""
         if self.cells is None:

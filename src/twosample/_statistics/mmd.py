@@ -35,6 +35,7 @@ from .._products import (
 from .._result import Effect
 from ..errors import IncompatibleParts, InputError
 from .base import Bins, Law, PairEstimator, Statistic, sums_over
+from .planting import Planted
 
 Alternative = Literal["two-sided", "greater"]
 
@@ -140,6 +141,14 @@ class PreparedMMD:
         if isinstance(self.sums, PairSums):
             value = value + weights.square() @ self.own
         return value
+
+    def between(self, in_x: Tensor, observed: Tensor) -> Tensor:
+        """(B,) inner products of differences within cells, a' K b, with b of (S,) observed bins."""
+        weights = self.bins.contrast(in_x)
+        other = self.bins.contrast(observed[None])[0]
+        if isinstance(self.sums, FeatureSums):
+            return (weights @ self.sums.totals) @ (other @ self.sums.totals)
+        return weights @ (self.sums.sums @ other + self.own * other)
 
     @cached_property
     def excess(self) -> float:
@@ -382,6 +391,17 @@ class MMD(Statistic):
         own_x = in_x @ prepared.own
         own_y = prepared.own.sum() - own_x
         return mmd2_biased(xx + own_x, yy + own_y, xy, n, m)
+
+    def planted(self, prepared: PreparedMMD, shuffles: Tensor) -> Planted | None:
+        bins = prepared.bins
+        if bins.cells is None or self.alternative != "two-sided":
+            return None  # all points or units may change places, for which there is a formula
+        in_x = bins.in_x(shuffles)
+        observed = bins.in_x(torch.arange(bins.moving)[None])
+        noise = prepared.within_cells(in_x)[None]
+        value = prepared.within_cells(observed)[None]
+        cross = prepared.between(in_x, observed[0])[None]
+        return Planted.of_one(value, cross, noise)
 
     def effect(self, prepared: PreparedMMD, observed: float, threshold: float) -> Effect:
         """MMD, J and estimated power; accuracy and AUC for the scores of a classifier."""

@@ -100,6 +100,30 @@ class Planted:
         observed = [torch.tensor([stack.observed], dtype=torch.float64) for stack in stacks]
         self.observed = float(self._fused(observed))
 
+    @classmethod
+    def of_one(cls, observed: Tensor, cross: Tensor, noise: Tensor) -> Planted:
+        """For one squared difference that is not weighed: (1, 1) observed, (1, B) by chance.
+
+        `cross` are (1, B) inner products of the observed difference and those by chance.
+        """
+        inner = torch.zeros(1, 1, dtype=torch.float64)
+        kept = shrinkage(observed, noise, inner)
+        mean = noise.mean(1, keepdim=True)
+        variance = noise.var(1, keepdim=True)
+        stack = PlantedStack(
+            kind=0,
+            gain=kept * observed,
+            cross=kept.sqrt() * cross,
+            noise=noise,
+            inner=inner,
+            mean=mean,
+            variance=variance,
+            others=torch.zeros(noise.shape[1], dtype=torch.float64),
+            largest=gamma_surprise(noise, mean, variance)[0],
+            observed=float(gamma_surprise(observed, mean, variance)),
+        )
+        return cls([stack], torch.ones(1, dtype=torch.float64))
+
     def values(self, factor: float) -> Tensor:
         """(B,) one for each labelling, with the estimated difference times `factor`."""
         surprises = [stack.surprise(factor) for stack in self._stacks]

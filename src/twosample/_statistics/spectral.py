@@ -257,17 +257,25 @@ class Spectral(Statistic):
         power = NormalDist().cdf(deviate - needed)
         return Effect(power=power)
 
-    def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted | None:
+    def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted:
         bins = prepared.bins
-        if bins.cells is not None:
-            return None  # a difference within cells is another one
+        weights, scales = prepared.weighed(bins.in_x(shuffles))
+        weights = scales[:, None] * weights
+        observed, (scale,) = prepared.weighed(prepared.in_x()[None])
+        observed = scale * observed[0]
         # Where units move, it is their number that counts, and theory knows nothing of them.
-        units = None if bins.usual_sizes is None else bins.moving
-        in_x = prepared.bins.in_x(shuffles)
-        observed = prepared.in_x()
+        by_rows = bins.usual_sizes is None
+        points = sum(prepared.sizes) if by_rows else bins.moving
         stacks = []
         for stack, kind in prepared.stacks_and_kinds():
-            planted = stack.planted(kind, in_x, observed, prepared.sizes, units)
+            planted = stack.planted(
+                kind,
+                weights,
+                observed,
+                bins.inner_share,
+                points,
+                float(scale) if by_rows else None,
+            )
             stacks.append(planted)
         return Planted(stacks, prepared.shares)
 

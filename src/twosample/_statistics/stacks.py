@@ -113,47 +113,55 @@ class PreparedStack:
     def planted(
         self,
         kind: int,
-        labellings: Tensor,
+        weights: Tensor,
         observed: Tensor,
-        sizes: tuple[int, int],
-        units: int | None = None,
+        inner_share: float,
+        points: int,
+        scale: float | None,
     ) -> PlantedStack:
-        """Its rows over (B, S) labellings, with what (S,) the observed one shows planted into each.
+        """Its rows over labellings, with what the observed one shows planted into each.
 
         Of many rows those that speak loudest are planted. The others stay as they are without a
-        difference. `units` is how many units move, where these are not points.
+        difference.
+
+        Parameters
+        ----------
+        kind
+            Which kind of view it is.
+        weights, observed
+            (B, S) weights of bins in the difference of means, and (S,) those observed.
+        inner_share
+            The share of a squared difference of means that is in the covariance.
+        points
+            How many points move, or units where these do.
+        scale
+            1/n + 1/m; None where units move, of which theory knows nothing.
         """
-        n, m = sizes
-        points = n + m
-        scale = 1 / n + 1 / m
-        inner_share = n * m / points**2  # of a squared difference of means, in the covariance
-        some = torch.split(labellings, _LABELLINGS)
-        scales = torch.full((len(labellings),), scale, dtype=torch.float64)
-        parts = [self.evaluate(part, scales[: len(part)]) for part in some]
+        parts = [self.evaluate_weights(part) for part in torch.split(weights, _LABELLINGS)]
         noise = torch.cat(parts, 1)  # (rows, B)
-        mean, variance = moments_of(noise, self.expected(scale) if units is None else None)
+        mean, variance = moments_of(noise, None if scale is None else self.expected(scale))
         surprises = gamma_surprise(noise, mean, variance)
-        values = self.evaluate(observed[None], scales[:1])  # (rows, 1)
+        values = self.evaluate_weights(observed[None])  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
 
         is_finite = self._rows_with_finite_lambda()
         explained = inner_share * mean[:, 0]  # the share of random labels, for finite lambdas
         few_explained = explained < _MOST_EXPLAINED
-        few_axes = self._rows_with_few_axes(points if units is None else units)
+        few_axes = self._rows_with_few_axes(points)
         can_be = torch.where(is_finite, few_explained, few_axes)
         loud, quiet = _by_loudness(of_observed, can_be)
-        others = torch.zeros(len(labellings), dtype=torch.float64)
+        others = torch.zeros(len(weights), dtype=torch.float64)
         if len(quiet):
             others = surprises[quiet].amax(0)
 
         inner = torch.where(is_finite[loud], inner_share, 0.0)[:, None]
         kept = shrinkage(values[loud], noise[loud], inner)
-        by_bin = self._witnesses(loud, observed, scale)  # (S, K)
-        along_witness = (labellings @ by_bin).T
+        by_bin = self._witnesses(loud, observed)  # (S, K)
+        along_witness = (weights @ by_bin).T
         return PlantedStack(
             kind=kind,
             gain=kept * values[loud],
-            cross=kept.sqrt() * scale * along_witness,
+            cross=kept.sqrt() * along_witness,
             noise=noise[loud],
             inner=inner,
             mean=mean[loud],
@@ -178,12 +186,12 @@ class PreparedStack:
         axes = self.weights.gt(0).sum(2)  # (views, lambdas)
         return axes.flatten() < _MOST_AXES * points
 
-    def _witnesses(self, rows: Tensor, observed: Tensor, scale: float) -> Tensor:
+    def _witnesses(self, rows: Tensor, observed: Tensor) -> Tensor:
         """(S, K) sums over bins of the witnesses that some rows have in the observed labelling."""
         views, lambdas, axes = self.weights.shape
         of_view = rows // lambdas
         totals = self.totals.flatten(1)
-        differences = scale * (observed @ totals)
+        differences = observed @ totals
         along = differences.view(views, axes)
         weights = self.weights.flatten(0, 1)
         directions = weights[rows] * along[of_view]  # (K, axes)
