@@ -388,7 +388,7 @@ def _cases():
         ("shift", 0.3, 2000),
         ("shift", 0.0, 500),
     ):
-        draws = few if n == 500 else few // 2
+        draws = few if n == 500 and by else few // 4
         found["views"][f"{change} {by:g}, n = {n}"] = Case(views_case, (change, by, n), draws)
     for change, by in (("shift", 0.3), ("shift", 0.7), ("spread", 1.5), ("shift", 0.0)):
         name = f"mmd-median, {change} {by:g}, n = 500"
@@ -412,7 +412,7 @@ def _cases():
         found["columns"][name] = Case(correlation_case, (0.5, n), many, 1000)
     found["columns"]["region, shift 0.5, n = 500"] = Case(region_case, (0.5, 500), 2 * few)
     for share, where in ((1.0, "at the margin"), (0.0, "no difference"), (2.0, "twice the margin")):
-        draws = few if share == 1 else few // 2
+        draws = few if share == 1 else few // 4
         for n in (1000,) if share else (1000, 4000):
             name = f"auc=0.6, {where}, n = {n}"
             found["tolerance"][name] = Case(auc_margin_case, (0.6, share, n), draws)
@@ -431,9 +431,8 @@ def _cases():
         ("mmd-median", 200),
         ("mmd-median", 800),
     ):
-        draws = few if n == 200 or method == "mmd-median" else few // 2
-        found["smallest"][f"{method}, n = {n}"] = Case(smallest_case, (method, n), draws)
-    found["smallest"]["spectral, a category, n = 400"] = Case(category_case, (400,), few)
+        found["smallest"][f"{method}, n = {n}"] = Case(smallest_case, (method, n), few // 2)
+    found["smallest"]["spectral, a category, n = 400"] = Case(category_case, (400,), few // 2)
     return found
 
 

@@ -60,6 +60,84 @@ def compare(page: Path) -> None:
     comparison.report(page, reference="last month, weeks 1 to 3", rng=0)
 
 
+def orders(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Columns of a table of orders: numbers, a pair that goes together, a category, a boolean."""
+    basket = rng.gamma(3, 20, rows)
+    return {
+        "basket": basket.round(2),
+        "shipping": (0.04 * basket + rng.gamma(2, 1, rows)).round(2),
+        "age": rng.normal(41, 12, rows).round(),
+        "minutes": rng.gamma(2, 4, rows).round(1),
+        "device": rng.choice(["phone", "laptop", "tablet"], rows, p=[0.55, 0.35, 0.1]),
+        "returning": rng.random(rows) < 0.4,
+    }
+
+
+def large(page: Path) -> None:
+    """Write the report of a difference that anybody sees."""
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame(orders(600, rng))
+    Y = pl.DataFrame(orders(500, rng)).with_columns(pl.col("basket") * 1.9, pl.col("age") - 14)
+    report(page, X, Y, ("last year", "this year"))
+
+
+def tiny(page: Path) -> None:
+    """Write the report of a difference that does not matter, in so many rows that it is found."""
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame(orders(100_000, rng))
+    Y = pl.DataFrame(orders(100_000, rng)).with_columns(pl.col("age") + 0.4)
+    report(page, X, Y, ("June", "July"), {"spread": 0.1})
+
+
+def null(page: Path) -> None:
+    """Write the report of two samples that do not differ."""
+    rng = np.random.default_rng(0)
+    X, Y = (pl.DataFrame(orders(rows, rng)) for rows in (400, 350))
+    report(page, X, Y, ("server A", "server B"))
+
+
+def pair(page: Path) -> None:
+    """Write the report of two columns that go together otherwise."""
+    rng = np.random.default_rng(0)
+    X, Y = (orders(700, rng) for _ in range(2))
+    Y["shipping"] = rng.permutation(Y["shipping"])
+    report(page, pl.DataFrame(X), pl.DataFrame(Y), ("before the release", "after it"))
+
+
+def level(page: Path) -> None:
+    """Write the report of a level that is new."""
+    rng = np.random.default_rng(0)
+    X, Y = (orders(900, rng) for _ in range(2))
+    Y["device"] = np.where(rng.random(900) < 0.02, "robot", Y["device"])
+    report(page, pl.DataFrame(X), pl.DataFrame(Y), ("monday.csv", "tuesday.csv"))
+
+
+def days(page: Path) -> None:
+    """Write the report of thirty days against a reference: baskets drift, and one day is odd."""
+    rng = np.random.default_rng(0)
+    samples = {}
+    for day in range(1, 31):
+        table = orders(250, rng)
+        table["basket"] = (table["basket"] * (1 + 0.05 * max(0, day - 18))).round(2)
+        if day == 9:
+            table["device"] = rng.choice(["phone", "laptop", "tablet"], 250, p=[0.2, 0.3, 0.5])
+        samples[f"day-{day:02}.csv"] = pl.DataFrame(table)
+    comparison = twosample.compare(pl.DataFrame(orders(1000, rng)), samples, "spectral", rng=0)
+    comparison.report(page, reference="reference.csv", rng=0)
+
+
+def report(
+    page: Path,
+    X: pl.DataFrame,
+    Y: pl.DataFrame,
+    names: tuple[str, str],
+    tolerance: dict[str, float] | None = None,
+) -> None:
+    """Write the report of two tables."""
+    result = twosample.two_sample_test(X, Y, rng=0, tolerance=tolerance)
+    result.report(page, names=names, rng=0)
+
+
 PAGES = {
     "table": (table, "verdict"),
     "blob": (blob, "place"),

@@ -136,7 +136,7 @@ PARTS = {
     "table": [SECTIONS[0], "checks", *SECTIONS[1:]],  # its rows have something odd
     "plane": SECTIONS,
     "images": [name for name in SECTIONS if name != "columns"],
-    "comparison": ["verdict", "samples", "parts", "repeat"],
+    "comparison": ["verdict", "columns", "samples", "parts", "repeat"],
 }
 
 

@@ -189,6 +189,9 @@ class TwoSampleResult:
         What the samples are called: "X" and "Y", or the names of their files.
     checks
         What was odd about the samples, as `twosample.check` finds it.
+    files
+        Of images from two folders, the names of all files of X and of Y, in the order of their
+        rows; None elsewhere.
     """
 
     statistic: float
@@ -213,6 +216,7 @@ class TwoSampleResult:
     usual_sizes: tuple[int, int] | None = None
     tolerance: Mapping[str, float] | None = None
     names: tuple[str, str] = ("X", "Y")
+    files: tuple[tuple[str, ...], tuple[str, ...]] | None = field(repr=False, default=None)
 
     @property
     def sizes_of_all(self) -> tuple[int, int]:

@@ -137,9 +137,11 @@
   };
   const fill = (k) => {
     tip.replaceChildren();
-    make("b", `${points.sprite ? "Image" : "Row"} ${points.row[k]} of ${points.sample[k]}`, tip);
+    const [x, y] = data.names;
+    const what = points.files ? points.files[k] : `${points.sprite ? "Image" : "Row"} ${points.row[k]}`;
+    make("b", `${what} of ${points.sample[k] === "X" ? x : y}`, tip);
     const w = points.witness[k];
-    make("span", `witness ${w}: looks like ${w >= 0 ? "X" : "Y"}`, tip);
+    make("span", `witness ${w}: looks like ${w >= 0 ? x : y}`, tip);
     if (points.sprite) {
       const tile = make("div", "", tip);
       const [width, height] = points.tile;
