@@ -388,6 +388,21 @@ class TwoSampleResult:
 
         return summary(self, names or self.names, alpha=alpha, markdown=markdown)
 
+    def picture(
+        self,
+        path: str | Path,
+        *,
+        alpha: float = ALPHA,
+        names: tuple[str, str] | None = None,
+    ) -> Path:
+        """Write what `summary` says, beside a chart, into a small PNG, and return its path.
+
+        It is there to be pasted into a message.
+        """
+        from ._show.card import write_card
+
+        return write_card(self, path, alpha=alpha, names=names or self.names)
+
     @overload
     def report(
         self,

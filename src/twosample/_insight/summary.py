@@ -75,7 +75,7 @@ def summary(
         if smallest is not None:
             lines.append(smallest.sentence())
         return "\n\n".join(lines) + "\n" if markdown else "\n".join(lines)
-    told = told or _told(result)
+    told = told or told_of(result)
     if markdown:
         lines += _tables(told, alpha)
         return "\n\n".join(lines) + "\n"
@@ -115,10 +115,11 @@ class Told(NamedTuple):
         return of_pairs + [region.sentence() for region in self.regions]
 
 
-def _told(result: TwoSampleResult) -> Told:
+def told_of(result: TwoSampleResult) -> Told:
+    """What changed; nothing of a stream, which keeps no rows."""
     try:
         return Told(result.columns, result.pairs, result.regions)
-    except (InputError, IncompatibleParts):  # a stream keeps no rows
+    except (InputError, IncompatibleParts):
         return Told((), (), ())
 
 

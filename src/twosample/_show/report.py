@@ -7,6 +7,7 @@ does not have is replaced by a sentence that says why.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import platform
@@ -34,6 +35,7 @@ from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
 from .._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from .._version import __version__
+from .card import summary_card
 from .changes import change_cards, diverse, pair_cards
 from .charts import PowerCurve, held_out_objective, null_of, power_over_sizes, training_of
 from .findings import ROWS_SHOWN, Findings, findings_of
@@ -153,6 +155,7 @@ def render(
     generators = Generators(result.seed if rng is None else rng)
     findings = findings_of(result, alpha, explanation, generators, progress, names)
     told = _told(findings)
+    card = summary_card(result, told, names=names, alpha=alpha)
     # The script needs the levels for its slider, and the points for what a reader points at.
     return fill(
         "report.html.jinja",
@@ -163,6 +166,7 @@ def render(
             "points": _points(findings),
             "summary": summary(result, names, alpha=alpha, told=told),
             "markdown": summary(result, names, alpha=alpha, told=told, markdown=True),
+            "picture": base64.b64encode(card).decode(),
         },
         findings=findings,
         result=result,
