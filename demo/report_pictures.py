@@ -60,13 +60,13 @@ def compare(page: Path) -> None:
     comparison.report(page, reference="last month, weeks 1 to 3", rng=0)
 
 
-def orders(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def orders(rows: int, rng: np.random.Generator, age: float = 41) -> dict[str, np.ndarray]:
     """Columns of a table of orders: numbers, a pair that goes together, a category, a boolean."""
     basket = rng.gamma(3, 20, rows)
     return {
         "basket": basket.round(2),
         "shipping": (0.04 * basket + rng.gamma(2, 1, rows)).round(2),
-        "age": rng.normal(41, 12, rows).round(),
+        "age": rng.normal(age, 12, rows).clip(18, 90).round(),
         "minutes": rng.gamma(2, 4, rows).round(1),
         "device": rng.choice(["phone", "laptop", "tablet"], rows, p=[0.55, 0.35, 0.1]),
         "returning": rng.random(rows) < 0.4,
@@ -77,7 +77,7 @@ def large(page: Path) -> None:
     """Write the report of a difference that anybody sees."""
     rng = np.random.default_rng(0)
     X = pl.DataFrame(orders(600, rng))
-    Y = pl.DataFrame(orders(500, rng)).with_columns(pl.col("basket") * 1.9, pl.col("age") - 14)
+    Y = pl.DataFrame(orders(500, rng, age=62)).with_columns(pl.col("basket") * 1.9)
     report(page, X, Y, ("last year", "this year"))
 
 
@@ -85,7 +85,7 @@ def tiny(page: Path) -> None:
     """Write the report of a difference that does not matter, in so many rows that it is found."""
     rng = np.random.default_rng(0)
     X = pl.DataFrame(orders(100_000, rng))
-    Y = pl.DataFrame(orders(100_000, rng)).with_columns(pl.col("age") + 0.4)
+    Y = pl.DataFrame(orders(100_000, rng, age=41.3))
     report(page, X, Y, ("June", "July"), {"spread": 0.1})
 
 

@@ -12,7 +12,22 @@ from .regions import Region
 
 _COLUMNS = 5
 _PAIRS = 3
+_GUESSING = 0.5  # an AUC
 _LEAST_TOLD = 0.005  # of all rows: a smaller share would be told as 0 %
+
+
+_TITLES = {
+    "differ": "The samples differ by more than the tolerance",
+    "equivalent": "Equivalent within the tolerance",
+    "undecided": "Not enough rows to say",
+}
+
+
+def title(result: TwoSampleResult, alpha: float = ALPHA) -> str:
+    """The verdict in a few words."""
+    if result.tolerance is not None:
+        return _TITLES[result.decide(alpha).verdict]
+    return "The samples differ" if result.reject(alpha) else "No difference found"
 
 
 def headline(result: TwoSampleResult, names: tuple[str, str], alpha: float = ALPHA) -> str:
@@ -36,11 +51,15 @@ def effect_sentence(result: TwoSampleResult, names: tuple[str, str] = ("X", "Y")
     # A name of several words would run into the sentence.
     x, y = (f"“{name}”" if " " in name else name for name in names)
     one, many = units_of(result)
-    low, high = (100 * end for end in effect.auc_interval)
+    low, high = effect.auc_interval
     text = (
         f"Shown one {one} of {x} and one of {y}, the test tells which is which "
-        f"{100 * effect.auc:.0f} % of the time ({low:.0f} to {high:.0f} %); 50 % is guessing."
+        f"{100 * effect.auc:.0f} % of the time ({100 * low:.0f} to {100 * high:.0f} %); 50 % is "
+        "guessing."
     )
+    if result.reject() and low <= _GUESSING:
+        # Or a reader would see a contradiction.
+        text += f" One {one} hardly tells: the difference is small, or in few {many}."
     if effect.changed and effect.changed >= _LEAST_TOLD:
         share = f"{100 * effect.changed:.0f} %"
         text += f" At least {share} of the {many} would have to change to make them alike."
@@ -112,7 +131,7 @@ class Told(NamedTuple):
     def beside_columns(self, pairs: Sequence[PairChange]) -> list[str]:
         """These pairs and all regions, in words."""
         of_pairs = [pair.sentence() for pair in pairs]
-        return of_pairs + [region.sentence() for region in self.regions]
+        return of_pairs + [f"rows with {region.sentence()}" for region in self.regions]
 
 
 def told_of(result: TwoSampleResult) -> Told:

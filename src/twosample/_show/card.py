@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._data.tables import cut_in_the_middle, told_apart
-from .._insight.summary import Told, effect_sentence, told_of, units_of
+from .._insight.held_out import held_out, row_pixels
+from .._insight.summary import Told, effect_sentence, title, told_of, units_of
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._saving.saving import replace, writable
 from .charts import null_of
+from .maps import Scatter
 from .marginals import Densities, Shares, marginal_of
 from .page import missing, typeset
+from .pairs import pair_of
+from .pictures import mosaic, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +30,8 @@ COLOURS = ("#0b62a8", "#b04f06")
 
 _GREY = "#59616b"
 _CHANGES = 4
-_WIDTH = 62  # characters of a line
+_IMAGES_ACROSS = 8
+_WIDTH = 66  # characters of a line
 _ROWS = 4000  # of each sample that a distribution is drawn from
 
 
@@ -41,24 +46,42 @@ def summary_card(
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from PIL import Image
     except ImportError as error:
-        raise missing("matplotlib") from error
+        raise missing(error.name or "matplotlib") from error
     figure = Figure(figsize=(9, 3.6), dpi=110, facecolor="white")
     FigureCanvasAgg(figure)
-    columns, _ = told.found(alpha) if result.reject(alpha) else ([], [])
-    changes = told.sentences(alpha)[:_CHANGES] if result.reject(alpha) else []
-    _write(figure, _words(result, names, alpha, changes))
-    axes = figure.add_axes((0.64, 0.17, 0.34, 0.62))
-    if columns:
-        marginal = marginal_of(result, columns[0].name, _ROWS, names)
-        _draw_marginal(axes, marginal)
-    else:
-        _draw_null(axes, result, alpha)
+    found = told if result.reject(alpha) else Told((), (), ())
+    _write(figure, _words(result, names, alpha, found.sentences(alpha)[:_CHANGES]))
+    axes = figure.add_axes((0.64, 0.17, 0.34, 0.6))
+    _draw_most_telling(axes, result, found, names, alpha)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8, colors=_GREY)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
     picture = io.BytesIO()
-    figure.savefig(picture, format="png")
+    # A few colours are enough, and take a fifth of the bytes.
+    Image.open(drawn).convert("RGB").quantize(64).save(picture, "PNG", optimize=True)
     return picture.getvalue()
+
+
+def _draw_most_telling(
+    axes: Axes, result: TwoSampleResult, told: Told, names: tuple[str, str], alpha: float
+) -> None:
+    """The column or the pair that changed most; without any, the test against chance."""
+    columns, pairs = told.found(alpha)
+    if pairs and (not columns or pairs[0].effect > columns[0].size):
+        shown = pair_of(result, pairs[0])
+        if isinstance(shown, Scatter):
+            _draw_cloud(axes, shown, names)
+            return
+    is_image = result.samples is not None and result.samples.schema.kind == "image"
+    if columns:
+        _draw_marginal(axes, marginal_of(result, columns[0].name, _ROWS, names))
+    elif is_image and result.reject(alpha):
+        _draw_images(axes, result, names)
+    else:
+        _draw_null(axes, result, alpha)
 
 
 def write_card(
@@ -80,27 +103,34 @@ def _words(
     x, y = names
     n, m = result.sizes
     _, many = units_of(result)
-    title = "The samples differ" if result.reject(alpha) else "No difference found"
-    if result.tolerance is not None:
-        title = result.decide(alpha).sentence().partition(" (")[0]
-    lines: list[Line] = [(title, {"size": 16, "weight": "bold"})]
+    lines: list[Line] = [(title(result, alpha), {"size": 16, "weight": "bold"})]
     plain = {"size": 9.5}
     quiet = {"size": 9, "color": _GREY}
     about = f"{x} ({n:,} {many}) and {y} ({m:,} {many}): p = {format_pvalue(result.pvalue)}"
-    lines += [(line, quiet) for line in textwrap.wrap(about, _WIDTH)]
+    if result.design is not None:
+        about += f", {result.design}"
+    lines += [(line, quiet) for line in _wrapped(about)]
     sentences = [effect_sentence(result, names)]
-    if not result.reject(alpha) and result.smallest_difference is not None:
-        sentences.append(result.smallest_difference.sentence())
+    if not result.reject(alpha):
+        tries = f"{100 * result.pvalue:.0f} % of all tries"
+        sentences.append(f"Dealt out at random, they differ as much in {tries}.")
+        if result.smallest_difference is not None:
+            sentences.append(result.smallest_difference.sentence())
     for sentence in filter(None, sentences):
         lines.append(("", quiet))
-        lines += [(line, plain) for line in textwrap.wrap(sentence, _WIDTH)]
+        lines += [(line, plain) for line in _wrapped(sentence)]
     if changes:
         lines.append(("", quiet))
     for change in changes:
-        first, *rest = textwrap.wrap(typeset(change), _WIDTH - 2)
+        first, *rest = _wrapped(typeset(change))
         lines.append((f"• {first}", plain))
         lines += [(f"   {line}", plain) for line in rest]
     return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    # No line begins with a percent sign.
+    return textwrap.wrap(text.replace(" %", "\u00a0%"), _WIDTH)
 
 
 def _write(figure: Any, lines: Sequence[Line]) -> None:
@@ -127,15 +157,52 @@ def _draw_marginal(axes: Axes, marginal: Densities | Shares) -> None:
         axes.set_yticks(places, [_plain(level, 18) for level in shown.levels])
         axes.invert_yaxis()
         axes.set_xlabel("% of the rows", fontsize=8, color=_GREY)
-    axes.set_title(_plain(marginal.name, 40), fontsize=10, loc="left", weight="bold")
-    axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+    _name(axes, marginal.name)
+
+
+def _draw_cloud(axes: Axes, pair: Scatter, names: tuple[str, str]) -> None:
+    for name, colour, chosen in zip(names, COLOURS, (~pair.of_y, pair.of_y), strict=True):
+        x, y = pair.positions[chosen & pair.inside].T
+        axes.plot(x, y, "o", color=colour, markersize=2.5, alpha=0.5, label=name)
+    first, second = (_plain(name, 20) for name in pair.axes)
+    axes.set_xlabel(first, fontsize=8, color=_GREY)
+    axes.set_ylabel(second, fontsize=8, color=_GREY)
+    _name(axes, f"{first} and {second}")
+
+
+def _draw_images(axes: Axes, result: TwoSampleResult, names: tuple[str, str]) -> None:
+    """Some images of X above, some of Y below."""
+    fitted, samples = held_out(result)
+    lines = []
+    for points in (samples.x, samples.y):
+        some = points[: 2 * _IMAGES_ACROSS].cpu().double()
+        images = [row_pixels(samples.schema, fitted.scaling, point) for point in some]
+        lines.append(images)
+    shaded = shades([*lines[0], *lines[1]])  # together, so that both have one scale
+    count = len(lines[0])
+    sheets = [mosaic(part, _IMAGES_ACROSS) for part in (shaded[:count], shaded[count:])]
+    gap = np.full_like(sheets[0][: max(1, len(shaded[0]) // 2)], 255)  # white
+    axes.imshow(np.concatenate([sheets[0], gap, sheets[1]]), cmap="gray", vmin=0, vmax=255)
+    axes.axis("off")
+    axes.set_title(f"{names[0]} above, {names[1]} below", fontsize=10, loc="left", weight="bold")
+
+
+def _name(axes: Axes, name: str) -> None:
+    """What is drawn, above the legend."""
+    axes.set_title(_plain(name, 44), fontsize=10, loc="left", weight="bold", pad=20)
+    axes.legend(
+        fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(-0.03, 0.97), ncols=2
+    )  # fmt: skip
 
 
 def _draw_null(axes: Axes, result: TwoSampleResult, alpha: float) -> None:
     null = null_of(result)
-    axes.bar(null.edges[:-1], null.shares, np.diff(null.edges), align="edge", color="#a7b0bb")
-    axes.axvline(null.observed.value, color=COLOURS[1], linewidth=2, label="observed")
     threshold = null.threshold(alpha)
+    axes.bar(null.edges[:-1], null.shares, np.diff(null.edges), align="edge", color="#a7b0bb")
+    _, right = null.x_limits([threshold], broken=True)
+    far = f" (far out, at {null.observed.value:.3g})" if null.is_far else ""
+    observed = min(null.observed.value, right)
+    axes.axvline(observed, color=COLOURS[1], linewidth=2, label=f"observed{far}")
     if threshold is not None:
         axes.axvline(threshold.value, color="black", linestyle="--", label=threshold.flag)
     axes.set_yticks([])

@@ -50,12 +50,16 @@ def change_cards(findings: Findings) -> list[dict[str, Any]]:
 
 
 def pair_cards(findings: Findings) -> list[dict[str, Any]]:
-    """The pairs that changed: those that go together otherwise first; none without a difference."""
+    """The pairs that go together otherwise: those first of which neither column differs.
+
+    Where a column differs, its pairs do, too. They are shown if their correlation changed.
+    """
     if not findings.result.reject(findings.alpha):
         return []
     found = [pair for pair in findings.pairs if pair.reject(findings.alpha)]
+    otherwise = [pair for pair in found if not pair.follows_from or _is_moved(pair.interval)]
     cards = []
-    for pair in found[:_PAIRS]:
+    for pair in otherwise[:_PAIRS]:
         shown = pair_of(findings.result, pair)
         card = {
             "names": pair.columns,
@@ -71,6 +75,10 @@ def pair_cards(findings: Findings) -> list[dict[str, Any]]:
         }
         cards.append(card)
     return cards
+
+
+def _is_moved(interval: tuple[float, float] | None) -> bool:
+    return interval is not None and not interval[0] <= 0 <= interval[1]
 
 
 def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:

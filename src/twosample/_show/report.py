@@ -29,7 +29,7 @@ from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import predict_power
 from .._insight.prediction import PowerPlan
-from .._insight.summary import Told, effect_sentence, summary
+from .._insight.summary import Told, effect_sentence, summary, title
 from .._insight.tolerance import Decision
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
@@ -204,25 +204,23 @@ def _most_told(findings: Findings, told: Told, level: float) -> list[str]:
     return [typeset(text) for text in told.sentences(level)[:_TOLD]]
 
 
-_TITLES = {
-    "differ": "The samples differ by more than the tolerance",
-    "equivalent": "Equivalent within the tolerance",
-    "undecided": "Not enough rows to say",
-}
+def _signs(findings: Findings, decision: Decision | None) -> dict[float, str]:
+    """The class of the title, which has a sign before it: ≠, –, ≈ or ?."""
 
+    def sign(level: float) -> str:
+        if decision is not None:
+            return decision.verdict
+        return "differ" if findings.result.reject(level) else "same"
 
-def _is_alarm(findings: Findings, decision: Decision | None, level: float) -> bool:
-    """Whether the title has the colour of a difference."""
-    if decision is not None:
-        return decision.verdict == "differ"
-    return findings.result.reject(level)
+    return findings.at_levels(sign)
 
 
 def _margins(decision: Decision | None) -> str:
     """What the margins of a tolerance say, in a sentence."""
     if decision is None:
         return ""
-    return "; ".join(margin.sentence() for margin in decision.margins) + "."
+    told = "; ".join(margin.sentence() for margin in decision.margins)
+    return f"{told[:1].upper()}{told[1:]}."
 
 
 def _verdict(findings: Findings) -> dict[str, Any]:
@@ -231,10 +229,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
 
     decision = None if result.tolerance is None else result.decide(findings.alpha)
 
-    def title(level: float) -> str:
-        if decision is not None:
-            return _TITLES[decision.verdict]  # the tolerance was asked about at one level
-        return "The samples differ" if result.reject(level) else "No difference found"
+    def title_at(level: float) -> str:
+        # The tolerance was asked about at one level.
+        return title(result, level if decision is None else findings.alpha)
 
     def could_find(level: float) -> str:
         smallest = None if result.reject(level) else result.smallest_difference
@@ -246,9 +243,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
 
     # Each text is on the page once for every level; the script shows one of them.
     return {
-        "title": findings.at_levels(title),
+        "title": findings.at_levels(title_at),
         "differ": {level: result.reject(level) for level in findings.levels},
-        "colour": {level: _is_alarm(findings, decision, level) for level in findings.levels},
+        "sign": _signs(findings, decision),
         "side": findings.at_levels(side),
         "effect": effect_sentence(result, findings.names),
         "decision": _margins(decision),
