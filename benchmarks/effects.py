@@ -388,7 +388,7 @@ def _cases():
         ("shift", 0.3, 2000),
         ("shift", 0.0, 500),
     ):
-        draws = few if n == 500 and by else few // 4
+        draws = few // 2 if n == 500 and by else few // 4
         found["views"][f"{change} {by:g}, n = {n}"] = Case(views_case, (change, by, n), draws)
     for change, by in (("shift", 0.3), ("shift", 0.7), ("spread", 1.5), ("shift", 0.0)):
         name = f"mmd-median, {change} {by:g}, n = 500"
@@ -412,15 +412,17 @@ def _cases():
         found["columns"][name] = Case(correlation_case, (0.5, n), many, 1000)
     found["columns"]["region, shift 0.5, n = 500"] = Case(region_case, (0.5, 500), 2 * few)
     for share, where in ((1.0, "at the margin"), (0.0, "no difference"), (2.0, "twice the margin")):
-        draws = few if share == 1 else few // 4
+        at_margin = share == 1
         for n in (1000,) if share else (1000, 4000):
             name = f"auc=0.6, {where}, n = {n}"
+            draws = few // 2 if at_margin else few // 4
             found["tolerance"][name] = Case(auc_margin_case, (0.6, share, n), draws)
+        draws = 2 * few if at_margin else few // 4
         for unit, of in (("spread", "spread"), ("0", "a column")):
             name = f"{of}=0.2, {where}, n = 1000"
-            found["tolerance"][name] = Case(spread_margin_case, (unit, 0.2, share, 1000), 2 * few)
+            found["tolerance"][name] = Case(spread_margin_case, (unit, 0.2, share, 1000), draws)
         name = f"mmd of a shift of 0.5, {where}, n = 500"
-        found["tolerance"][name] = Case(mmd_margin_case, (0.5, share, 500), 2 * few)
+        found["tolerance"][name] = Case(mmd_margin_case, (0.5, share, 500), draws)
         name = f"the bounds of a column, spread=0.2, {where}, n = 1000"
         found["tolerance"][name] = Case(column_margin_case, (0.2, share, 1000), many, 1000)
         name = f"the bounds of a category, spread=0.1, {where}, n = 1000"

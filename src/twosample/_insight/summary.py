@@ -10,10 +10,12 @@ from ..errors import IncompatibleParts, InputError
 from .changes import ColumnChange, PairChange
 from .regions import Region
 
+LEAST_TOLD = 0.005
+"""Of all rows: a smaller share would be told as 0 %."""
+
 _COLUMNS = 5
 _PAIRS = 3
 _GUESSING = 0.5  # an AUC
-_LEAST_TOLD = 0.005  # of all rows: a smaller share would be told as 0 %
 
 
 _TITLES = {
@@ -60,7 +62,7 @@ def effect_sentence(result: TwoSampleResult, names: tuple[str, str] = ("X", "Y")
     if result.reject() and low <= _GUESSING:
         # Or a reader would see a contradiction.
         text += f" One {one} hardly tells: the difference is small, or in few {many}."
-    if effect.changed and effect.changed >= _LEAST_TOLD:
+    if effect.changed and effect.changed >= LEAST_TOLD:
         share = f"{100 * effect.changed:.0f} %"
         text += f" At least {share} of the {many} would have to change to make them alike."
     return text

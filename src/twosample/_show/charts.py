@@ -27,10 +27,10 @@ from ..errors import IncompatibleParts, InputError
 
 Array = NDArray[np.float64]
 Ends = tuple[float, float]
+"""The low and the high end of an axis or of an interval."""
 
 _FAR = 1.0  # widths of a null distribution beyond which an axis is broken
 _BEYOND = 0.5  # of that width, where what is far out stands then
-"""The low and the high end of an axis or of an interval."""
 
 _FEWEST_BINS = 10
 _MOST_BINS = 60

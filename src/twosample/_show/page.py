@@ -110,6 +110,11 @@ def typeset(text: str) -> str:
     return text.replace("->", "→").replace(">=", "≥").replace(" -", " −")
 
 
+def times(value: float) -> str:
+    """How many times as much, in few digits."""
+    return f"× {value:,.0f}" if abs(value) >= 10 else f"× {value:.2g}"
+
+
 def missing(package: str) -> MissingDependency:
     """The error for a package that is not installed."""
     return MissingDependency(f"the report takes {package}; pip install 'twosample[report]'.")
@@ -135,6 +140,7 @@ def _environment() -> Any:
         "shown": as_text,
         "percent": text_tables.percent,
         "typeset": typeset,
+        "times": times,
         "short": partial(cut_in_the_middle, most=_NAME),
         "brief": partial(cut_in_the_middle, most=_BRIEF),
     }

@@ -29,7 +29,7 @@ from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import predict_power
 from .._insight.prediction import PowerPlan
-from .._insight.summary import Told, effect_sentence, summary, title
+from .._insight.summary import LEAST_TOLD, Told, effect_sentence, summary, title
 from .._insight.tolerance import Decision
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
@@ -289,7 +289,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
         }
         tiles.append(tile)
 
-    if effect.changed:
+    if effect.changed and effect.changed >= LEAST_TOLD:
         tile = {
             "name": f"{unit.capitalize()} that would have to change",
             "value": f"≥ {100 * effect.changed:.1f} %",
