@@ -24,7 +24,7 @@ from twosample._cli import main as cli
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Those of one subject are executed beside its tests.
-LONG = {"pvalues", "migrating"}  # they train and simulate; a slow test executes them
+LONG = {"gallery", "pvalues", "migrating"}  # they train and simulate; a slow test executes them
 PAGES = [
     "quickstart",
     "pvalues",
@@ -33,6 +33,7 @@ PAGES = [
     "checks",
     "clusters",
     "extending",
+    "gallery",
     "migrating",
     "the-model",
 ]

@@ -214,7 +214,7 @@ def test_page_and_figure_show_the_same(blobs):
 
     predicted = twosample.predict_power(blobs)
     line, here, needed = plots.power_curve(predicted, axes()).lines
-    page = power_chart({0.05: power_over_sizes(predicted)}, 0.05, "rows")
+    page = power_chart({0.05: power_over_sizes(predicted)}, 0.05, "rows", ("X", "Y"))
     assert path_corners(page, "line") == len(line.get_xdata())
     assert f"here: {here.get_xdata()[0]:,.0f}<" in page
     assert f">{needed.get_xdata()[0]:,.0f} for power 0.9<" in page
@@ -260,7 +260,7 @@ def test_the_witness_of_a_point_is_that_without_itself(orders):
     explanation = twosample.explain(result, shuffles=0, rng=0)
     drawn = point_map(explanation, most=60, rng=0)
     assert len(drawn.positions) == 60 and drawn.total == 300
-    assert drawn.axes[0].startswith("witness: ") and drawn.share is None
+    assert drawn.axes[0] == "like Y on the left, like X on the right" and drawn.share is None
     assert np.corrcoef(drawn.positions[:, 0], drawn.witness)[0, 1] == pytest.approx(1)
     n = result.sizes[0]
     X, Y = orders[0]

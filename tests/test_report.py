@@ -19,16 +19,21 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import twosample
 from browser import DESKTOP, PHONE, Browser
 from twosample._cli import main as cli
+from twosample._files.opening import open_file
 from twosample._show import comparison as comparison_report
 from twosample._show import findings
+from twosample._show.charts import null_of
 from twosample._show.comparison import render_comparison
 from twosample._show.marginals import Densities, marginal_of
+from twosample._show.pairs import pair_of
 from twosample._show.report import fingerprint, render
+from twosample._show.timeline import in_words
 from twosample.errors import InputError, MissingDependency
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +141,7 @@ PARTS = {
     "table": [SECTIONS[0], "checks", *SECTIONS[1:]],  # its rows have something odd
     "plane": SECTIONS,
     "images": [name for name in SECTIONS if name != "columns"],
-    "comparison": ["verdict", "samples", "parts", "repeat"],
+    "comparison": ["verdict", "columns", "samples", "parts", "repeat"],
 }
 
 
@@ -208,7 +213,7 @@ def test_many_rows_are_explained_by_a_part_of_them_and_the_page_says_so(monkeypa
     result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
     page = render(result, rng=0)
     assert "From 150 + 150 of the 400 + 300 held-out rows, drawn at random." in page
-    assert "100 of 300 points, drawn at random without looking at their labels," in page
+    assert "100 of 300 rows, drawn at random without looking at their labels," in page
     assert (
         f"observed: {result.statistic:.3g}" in page and "here: 400" in page
     )  # the verdict is that of all rows
@@ -312,6 +317,81 @@ def test_columns_and_pairs_of_views(tied):
     levels = re.findall(r'<ul class="together" data-level="([^"]+)"( hidden)?>', page)
     assert [level for level, hidden in levels if not hidden] == ["0.05"]
     assert len(levels) > 3
+
+
+def test_a_changed_pair_opens_to_its_points_or_shares(tied):
+    page = render(tied, names=("May", "June"), rng=0)
+    cards = re.findall(r'<details class="change pair-card.*?</details>', page, re.DOTALL)
+    assert "1" in cards[0] and "correlation" in cards[0] and " open" in cards[0][:120]
+    assert cards[0].count("<svg") == 2 and "1 across and 2 up, in June" in cards[0]
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["a", "b"], (2, 300))
+    new = rng.random(300) < 0.5
+    sizes = rng.normal(size=(2, 300))
+    X = pl.DataFrame({"kind": kinds[0], "new": new, "size": sizes[0]})
+    Y = pl.DataFrame({"kind": kinds[1], "new": kinds[1] == "a", "size": sizes[1]})
+    result = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
+    pair = next(pair for pair in result.pairs if set(pair.columns) == {"kind", "new"})
+    grid = pair_of(result, pair)
+    assert grid.lines == ("a", "b") and grid.cells == ("false", "true")
+    assert grid.x.sum(1) == pytest.approx(1)
+    rows = X.filter(pl.col("kind") == "a")
+    assert grid.x[0, 1] == pytest.approx(rows["new"].mean())
+    assert "Shares of new within kind" in render(result, rng=0)
+
+
+def test_the_threshold_is_that_of_the_share_of_the_level(tied):
+    whole = null_of(tied).threshold(0.05)
+    part = null_of(dataclasses.replace(tied, share=0.5)).threshold(0.05)
+    assert part.value == null_of(tied).threshold(0.025).value > whole.value
+
+
+def test_images_from_folders_have_the_names_of_their_files(tmp_path):
+    rng = np.random.default_rng(0)
+    for folder, low in (("real", 0), ("fake", 120)):
+        (tmp_path / folder).mkdir()
+        for number in range(20):
+            pixels = rng.integers(low, 256, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / folder / f"{folder}-{number:02}.png")
+    X, Y = (open_file(str(tmp_path / folder)) for folder in ("real", "fake"))
+    result = twosample.two_sample_test(X, Y, "mmd-median", permutations=99, rng=0)
+    assert result.files[1][3] == "fake-03.png"
+    page = render(result, rng=0)
+    shown = re.findall(r'alt="(fake-\d\d.png) of', page)
+    assert len(set(shown)) == 8
+    data = json.loads(Elements(page).scripts[0])["points"]
+    wanted = {f"{folder}-{number:02}.png" for folder in ("real", "fake") for number in range(20)}
+    assert set(data["files"]) <= wanted
+
+
+def test_a_picture_says_what_the_summary_says(tied, tmp_path):
+    path = tied.picture(tmp_path / "a.png", names=("May $1", "June $2"))
+    with Image.open(path) as picture:
+        assert picture.format == "PNG" and picture.size == (990, 396)
+    assert path.stat().st_size < 100_000
+    data = json.loads(Elements(render(tied, rng=0)).scripts[0])
+    assert base64.b64decode(data["picture"]).startswith(b"\x89PNG")
+    with pytest.raises(InputError):
+        tied.picture(tmp_path / "no folder" / "a.png")
+
+
+def test_columns_over_many_samples():
+    names = ["a", "b", "c", "d", "e", "f"]
+    assert in_words(["a", "c", "d", "e"], names) == "a, c to e"
+    assert in_words(["e", "f"], names) == "e, f" and in_words([], names) == ""
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(100, 2))
+    days = {}
+    for day in range(4):
+        rows = rng.normal(size=(60, 2))
+        rows[:, 0] += 3 * (day > 0)
+        days[f"day {day}"] = rows
+    comparison = twosample.compare(reference, days, "mmd-median", permutations=99, rng=0)
+    page = render_comparison(comparison, rng=0)
+    assert "<bdi>day 1 to day 3</bdi></p>" in page
+    assert "differs in day 1 to day 3" in page and "does not differ" in page
+    charts = re.findall(r"How far (\d) is from the reference in each of 4 samples", page)
+    assert charts == ["0", "1"]  # the one that differs stands first
 
 
 def test_names_in_sentences_are_text():
@@ -561,7 +641,8 @@ def test_pointing_at_the_map_shows_the_row(opened, tables):
     for number in (0, 50, 120):
         place = point_at(page, number)
         tip = page.evaluate("document.getElementById('tip').innerText")
-        assert f"Row {place['row']} of {place['sample']}" in tip
+        name = ("<i>last</i>.csv", "this 'month' & \"next\".csv")["XY".index(place["sample"])]
+        assert f"Row {place['row']} of {name}" in tip
         row = tables["XY".index(place["sample"])].row(place["row"], named=True)
         assert f"{row[NASTY[0]]:.6g}" in tip
     page.move(1, 1)
@@ -762,9 +843,7 @@ def test_another_level_changes_verdict_table_and_dots(opened, compared):
     outcomes = (
         "[...document.querySelectorAll('#table tbody tr')].map(row => row.cells[2].innerText)"
     )
-    dots = (
-        "[...document.querySelectorAll('.distance')].map(dot => dot.classList.contains('differs'))"
-    )
+    dots = "[...document.querySelectorAll('#verdict .distance')].map(dot => dot.classList.contains('differs'))"
     assert page.evaluate(outcomes) == ["no difference found", "differs", "differs"]
     assert page.evaluate(dots) == [False, True, True]
     choose(page, 0.005)  # 3 samples, 199 permutations: no adjusted p is below 0.015
@@ -848,4 +927,5 @@ def test_the_page_of_a_comparison_says_what_its_correction_promises(correction):
     comparison = twosample.compare(X, samples, test, correction=correction, rng=0)
     page = render_comparison(comparison, rng=0)
     assert comparison_report._PROMISES[correction].split("{")[0].replace("'", "&#39;") in page
-    assert "statistic from the reference" in page and "with the interval that holds it" not in page
+    assert "AUC against the reference; 0.5 is guessing" in page  # `me` has no MMD
+    assert "holds it with 95 % confidence" in page

@@ -189,6 +189,9 @@ class TwoSampleResult:
         What the samples are called: "X" and "Y", or the names of their files.
     checks
         What was odd about the samples, as `twosample.check` finds it.
+    files
+        Of images from two folders, the names of all files of X and of Y, in the order of their
+        rows; None elsewhere.
     """
 
     statistic: float
@@ -213,6 +216,7 @@ class TwoSampleResult:
     usual_sizes: tuple[int, int] | None = None
     tolerance: Mapping[str, float] | None = None
     names: tuple[str, str] = ("X", "Y")
+    files: tuple[tuple[str, ...], tuple[str, ...]] | None = field(repr=False, default=None)
 
     @property
     def sizes_of_all(self) -> tuple[int, int]:
@@ -383,6 +387,21 @@ class TwoSampleResult:
         from ._insight.summary import summary
 
         return summary(self, names or self.names, alpha=alpha, markdown=markdown)
+
+    def picture(
+        self,
+        path: str | Path,
+        *,
+        alpha: float = ALPHA,
+        names: tuple[str, str] | None = None,
+    ) -> Path:
+        """Write what `summary` says, beside a chart, into a small PNG, and return its path.
+
+        It is there to be pasted into a message.
+        """
+        from ._show.card import write_card
+
+        return write_card(self, path, alpha=alpha, names=names or self.names)
 
     @overload
     def report(

@@ -480,7 +480,10 @@ class FittedTest:
             resources=resources,
         )
         result = self._test_scaled(points, generators, resources)
-        return replace(result, names=told_apart(*surveyed.names))
+        files = None
+        if self.schema.kind == "image":
+            files = _files_of(pair, surveyed.sizes)
+        return replace(result, names=told_apart(*surveyed.names), files=files)
 
     def _representation_for(self, resources: Resources) -> nn.Module:
         if resources.workers is HERE or self._device().type == "cpu":
@@ -546,6 +549,18 @@ def _device_of(representation: nn.Module) -> torch.device:
     first = next(representation.parameters(), None)
     # A part without parameters, such as a model of scikit-learn, works on the CPU.
     return torch.device("cpu") if first is None else first.device
+
+
+def _files_of(pair: Pair, sizes: tuple[int, int]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The names of the files that images came from; None if some did not come from files."""
+    names = []
+    for stream, size in zip(pair, sizes, strict=True):
+        source = stream._source
+        if source is None or source.place is None:
+            return None
+        rows = range(size) if source.rows is None else source.rows.tolist()
+        names.append(tuple(os.path.basename(source.place(row)) for row in rows))
+    return names[0], names[1]
 
 
 def _check_sizes(sizes: tuple[int, int], names: tuple[str, str] = ("X", "Y")) -> None:

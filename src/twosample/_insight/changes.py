@@ -98,6 +98,12 @@ class ColumnChange:
     pvalue: float | None = None
     adjusted: float | None = None
 
+    @property
+    def size(self) -> float:
+        """The effect, or the change of the share missing if that is larger."""
+        effect = self.effect if math.isfinite(self.effect) else 0.0
+        return max(effect, abs(self.after.missing - self.before.missing))
+
     def reject(self, alpha: float = ALPHA) -> bool:
         """Whether this column is said to differ: the adjusted p-value is at most `alpha`."""
         return self.adjusted is not None and self.adjusted <= alpha

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -63,6 +63,27 @@ def places(schema: Schema) -> list[tuple[Column, slice]]:
         columns.append((column, slice(start, end)))
         start = end
     return columns
+
+
+class ColumnRows(NamedTuple):
+    """One column of the held-out rows, in the user's units."""
+
+    column: Column
+    rows: tuple[NDArray[np.float64], NDArray[np.float64]]  # (n, encoded columns) and (m, ...)
+
+
+def column_rows(result: TwoSampleResult, name: str) -> ColumnRows:
+    """One column of a result's rows, alone: a table may have hundreds."""
+    fitted, samples = held_out(result)
+    columns = places(samples.schema)
+    names = [column.name for column, _ in columns]
+    if name not in names:
+        listed = ", ".join(names) or "none, as these are images"
+        raise InputError(f"there is no column {name!r}; there are {listed}.")
+    column, place = columns[names.index(name)]  # place: a slice of encoded columns
+    alone = Scaling(fitted.scaling.shift[place], fitted.scaling.scale[place])
+    x, y = (as_array(alone.undo(part[:, place])) for part in (samples.x, samples.y))
+    return ColumnRows(column, (x, y))
 
 
 def row_values(schema: Schema, scaling: Scaling, point: Tensor) -> dict[str, Value]:

@@ -7,6 +7,7 @@ counted on the other, so its numbers are not flattered by having been picked.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._data.schema import Schema
 from .._result import TwoSampleResult
 from .._threads import few_threads
 from .held_out import held_out, places
@@ -103,7 +105,8 @@ def _some(size: int) -> torch.Tensor:
     return torch.randperm(size, generator=generator)[:_MOST_ROWS]
 
 
-def _conditions(schema: Any, values: Array, finds: Flags) -> Any:
+def _conditions(schema: Schema, values: Array, finds: Flags) -> Iterator[_Condition]:
+    """Everything that a rule may ask of a column."""
     for column, place in places(schema):
         encoded = values[:, place]
         present = np.ones(len(values), dtype=bool)
@@ -115,21 +118,16 @@ def _conditions(schema: Any, values: Array, finds: Flags) -> Any:
                 holds = encoded[:, number] > _YES
                 yield _Condition(column.name, f"{column.name} = {level}", holds)
         elif column.kind == "boolean":
-            yield _Condition(
-                column.name, f"{column.name} is true", (encoded[:, 0] > _YES) & present
-            )
-        else:
+            is_true = (encoded[:, 0] > _YES) & present
+            yield _Condition(column.name, f"{column.name} is true", is_true)
+        elif (present & finds).any():
             numbers = encoded[:, 0]
             # Cuts come from the rows that rules are found on.
-            known = numbers[present & finds]
-            cuts: list[float] = []
-            if len(known):
-                cuts = np.unique(np.quantile(known, _CUTS)).tolist()
-            for cut in cuts:
-                rounded = float(f"{cut:.3g}")
-                below = (numbers < rounded) & present
-                yield _Condition(column.name, f"{column.name} < {rounded:g}", below)
-                yield _Condition(column.name, f"{column.name} >= {rounded:g}", present & ~below)
+            quantiles = np.quantile(numbers[present & finds], _CUTS)
+            for cut in sorted({float(f"{quantile:.3g}") for quantile in quantiles}):
+                below = (numbers < cut) & present
+                yield _Condition(column.name, f"{column.name} < {cut:g}", below)
+                yield _Condition(column.name, f"{column.name} >= {cut:g}", present & ~below)
 
 
 def _rules(

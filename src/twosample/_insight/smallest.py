@@ -24,7 +24,6 @@ POWER = 0.8
 """With which the difference would have been found."""
 
 _MOST_SHUFFLES = 499  # into which a difference is planted
-_MMDS = ("MMD²",)  # symbols of statistics that are an MMD^2
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def smallest_difference(
     statistic = result.fitted.spec.statistic
     if isinstance(statistic, HotellingT2):
         return _of_features(result, threshold, power, alpha)
-    if statistic.symbol in _MMDS:
+    if statistic.symbol == "MMD²":
         return _of_mmd(result, threshold, power, alpha)
     return _of_views(result, threshold, power, alpha)
 
@@ -148,17 +147,20 @@ def _of_mmd(
     inner = (least + slope) ** 2 - least**2 + z * z * variance
     mmd2 = least + slope + math.copysign(math.sqrt(max(0.0, inner)), z)
     mmd = math.sqrt(max(0.0, mmd2))
-    auc = None
-    scores = None if result.calibrated is None else result.calibrated.prepared
-    scores = getattr(scores, "scores", None)
-    if scores is not None and result.fitted is not None:
-        decides = getattr(result.fitted.representation, "decides", False)
-        spread = math.sqrt(sum(float(part.var()) for part in scores) / 2)
-        if decides:
-            auc = 0.5 + min(1.0, mmd) / 2  # the MMD is 2 accuracy - 1
-        elif spread > 0:
-            auc = auc_of_separation(mmd / spread)
-    return SmallestDifference(power, alpha, auc=auc, mmd=mmd)
+    return SmallestDifference(power, alpha, auc=_auc_of_classifier(result, mmd), mmd=mmd)
+
+
+def _auc_of_classifier(result: TwoSampleResult, mmd: float) -> float | None:
+    """The AUC that goes with an MMD of scores; None for tests that have no scores."""
+    if result.fitted is None or result.calibrated is None:
+        return None
+    scores = getattr(result.calibrated.prepared, "scores", None)
+    if scores is None:
+        return None
+    if getattr(result.fitted.representation, "decides", False):
+        return 0.5 + min(1.0, mmd) / 2  # the MMD is 2 accuracy - 1
+    spread = math.sqrt(sum(float(part.var()) for part in scores) / 2)
+    return auc_of_separation(mmd / spread) if spread > 0 else None
 
 
 def _of_features(

@@ -7,43 +7,41 @@ from typing import Any
 
 import numpy as np
 
-from .._insight.changes import ColumnChange, column_changes
+from .._insight.changes import ColumnChange
 from .._insight.explain import TellingRow
 from .._result import format_pvalue
 from ..errors import InputError
 from .findings import Findings
 from .marginals import marginal_of
-from .svg_charts import marginal_chart
+from .page import typeset
+from .pairs import Grid, pair_of
+from .svg_charts import marginal_chart, pair_charts
 
 _CHARTS = 200  # columns that are drawn: more would make a page slow to open
+_PAIRS = 6  # pairs that are drawn
 _LEVELS = 10  # of a category whose shares are told
 _DRAWN_ROWS = 4000  # of each sample that a distribution is drawn from
 
 
 def change_cards(findings: Findings) -> list[dict[str, Any]]:
     """Every column: those that differ first, then by their effects."""
-    explanation = findings.explanation
-    if explanation is None:
-        return []
-    result = findings.result
-    changes = list(column_changes(result, explanation))
-    changes.sort(key=lambda change: (not _differs(findings, change), -_size(change)))
-    largest = max((_size(change) for change in changes), default=0.0) or 1.0
+    changes = sorted(findings.columns, key=lambda change: not change.reject(findings.alpha))
+    largest = max((change.size for change in changes), default=0.0) or 1.0
     cards = []
     for place, change in enumerate(changes):
         chart = None
         if place < _CHARTS:
-            chart = marginal_chart(marginal_of(result, change.name, _DRAWN_ROWS))
-        adjusted = _adjusted(findings, change)
+            marginal = marginal_of(findings.result, change.name, _DRAWN_ROWS, findings.names)
+            chart = marginal_chart(marginal)
         _, _, what = change.sentence().partition(": ")
         card = {
             "name": change.name,
-            "what": what.replace("->", "→"),
-            "effect": _size(change),
-            "bar": round(_size(change) / largest, 3),
+            "what": typeset(what),
+            "effect": change.size,
+            "bar": round(change.size / largest, 3),
             "unit": "spreads" if change.kind == "numeric" else "of the rows",
-            "adjusted": adjusted,
-            "p": format_pvalue(adjusted),
+            "adjusted": change.adjusted,
+            "p": format_pvalue(change.adjusted or 1.0),
             "numbers": _numbers(change),
             "chart": chart,
         }
@@ -51,21 +49,36 @@ def change_cards(findings: Findings) -> list[dict[str, Any]]:
     return cards
 
 
-def _size(change: ColumnChange) -> float:
-    """The effect, or the change of the share missing if that is larger."""
-    missing = abs(change.after.missing - change.before.missing)
-    effect = change.effect if np.isfinite(change.effect) else 0.0
-    return max(effect, missing)
+def pair_cards(findings: Findings) -> list[dict[str, Any]]:
+    """The pairs that go together otherwise: those first of which neither column differs.
+
+    Where a column differs, its pairs do, too. They are shown if their correlation changed.
+    """
+    if not findings.result.reject(findings.alpha):
+        return []
+    found = [pair for pair in findings.pairs if pair.reject(findings.alpha)]
+    otherwise = [pair for pair in found if not pair.follows_from or _is_moved(pair.interval)]
+    cards = []
+    for pair in otherwise[:_PAIRS]:
+        shown = pair_of(findings.result, pair)
+        card = {
+            "names": pair.columns,
+            "what": typeset(f"{pair.measure} {pair.before:.2f} -> {pair.after:.2f}"),
+            "moved": None
+            if pair.interval is None
+            else _moved(pair.after - pair.before, pair.interval),
+            "since": pair.follows_from,
+            "adjusted": pair.adjusted,
+            "p": format_pvalue(pair.adjusted),
+            "charts": pair_charts(shown, findings.names),
+            "is_grid": isinstance(shown, Grid),
+        }
+        cards.append(card)
+    return cards
 
 
-def _adjusted(findings: Findings, change: ColumnChange) -> float:
-    # The explanation may be of some of the rows only; the verdict is that of all.
-    adjusted = 1.0 if change.adjusted is None else change.adjusted
-    return max(adjusted, findings.result.pvalue)
-
-
-def _differs(findings: Findings, change: ColumnChange) -> bool:
-    return _adjusted(findings, change) <= findings.alpha
+def _is_moved(interval: tuple[float, float] | None) -> bool:
+    return interval is not None and not interval[0] <= 0 <= interval[1]
 
 
 def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:
@@ -77,10 +90,14 @@ def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:
         for level in change.levels[:_LEVELS]:
             moved = _moved(100 * (level.after - level.before), level.interval, 100)
             lines.append((level.level, _percent(level.before), _percent(level.after), moved))
-    elif before.mean is not None and after.mean is not None:
-        name = "mean" if change.kind == "numeric" else "share of true"
+    elif before.mean is None or after.mean is None:
+        pass  # all values are missing
+    elif change.kind == "boolean":
+        moved = _moved(100 * (after.mean - before.mean), change.interval, 100)
+        lines.append(("true", _percent(before.mean), _percent(after.mean), moved))
+    else:
         moved = _moved(after.mean - before.mean, change.interval)
-        lines.append((name, f"{before.mean:.5g}", f"{after.mean:.5g}", moved))
+        lines.append(("mean", f"{before.mean:.5g}", f"{after.mean:.5g}", moved))
         if before.spread is not None and after.spread is not None:
             lines.append(("spread", f"{before.spread:.4g}", f"{after.spread:.4g}", ""))
         for share, value in before.quantiles.items():
@@ -99,12 +116,14 @@ def _numbers(change: ColumnChange) -> list[tuple[str, str, str, str]]:
 
 
 def _moved(difference: float, interval: tuple[float, float] | None, unit: float = 1) -> str:
-    """A difference, and its interval in this unit if there is one."""
+    """A difference, and its interval if there is one; of shares, in percentage points."""
     text = f"{difference:+.3g}"
-    if interval is None:
-        return text
-    low, high = interval
-    return f"{text} ({unit * low:+.3g} to {unit * high:+.3g})"
+    if unit == 100:
+        text += " points"
+    if interval is not None:
+        low, high = interval
+        text += f" ({unit * low:+.3g} to {unit * high:+.3g})"
+    return text.replace("-", "−")
 
 
 def _percent(share: float) -> str:

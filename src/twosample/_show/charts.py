@@ -27,10 +27,10 @@ from ..errors import IncompatibleParts, InputError
 
 Array = NDArray[np.float64]
 Ends = tuple[float, float]
+"""The low and the high end of an axis or of an interval."""
 
 _FAR = 1.0  # widths of a null distribution beyond which an axis is broken
 _BEYOND = 0.5  # of that width, where what is far out stands then
-"""The low and the high end of an axis or of an interval."""
 
 _FEWEST_BINS = 10
 _MOST_BINS = 60
@@ -106,6 +106,11 @@ class NullDistribution:
         return Mark(value, f"threshold at α = {alpha:g}", f"threshold at alpha = {alpha:g}")
 
     @property
+    def x_label(self) -> str:
+        """The label of the horizontal axis, for those who do not know the statistic."""
+        return f"{self.symbol}: the farther right, the less like chance"
+
+    @property
     def is_far(self) -> bool:
         """Whether the observed value is so far out that the bins would collapse beside it."""
         extent = float(self.edges[-1] - self.edges[0])
@@ -139,11 +144,11 @@ class NullDistribution:
 def null_of(result: TwoSampleResult) -> NullDistribution:
     """The null distribution of a test."""
     values = np.asarray(result.null_distribution, dtype=np.float64)
-    threshold: Callable[[float], float | None]
+    value_at: Callable[[float], float | None]
     if len(values):
         edges = _bin_edges(values)
         shares = np.histogram(values, edges)[0] / len(values)
-        threshold = functools.partial(null_threshold, values)
+        value_at = functools.partial(null_threshold, values)
     else:
         law = _law(result)
         # All but one in a thousand at each end; from 0 for statistics that are never below it.
@@ -152,13 +157,18 @@ def null_of(result: TwoSampleResult) -> NullDistribution:
         edges = np.linspace(lowest, highest, _LAW_BINS + 1)
         above = [law.survival(edge) for edge in edges.tolist()]
         shares = -np.diff(above)
-        threshold = law.threshold
+        value_at = law.threshold
     symbol = "MMD²" if result.fitted is None else result.fitted.spec.statistic.symbol
     observed = Mark(
         result.statistic,
         f"observed: {result.statistic:.3g}",
         f"observed, p = {format_pvalue(result.pvalue)}",
     )
+
+    def threshold(alpha: float) -> float | None:
+        # A test that is one of two has a share of the level.
+        return value_at(alpha * result.share)
+
     return NullDistribution(edges, shares, result.calibration, symbol, observed, threshold)
 
 
@@ -223,17 +233,18 @@ class PowerCurve:
         """The name of the curve in a legend."""
         return f"power at alpha = {self.alpha:g}"
 
-    def x_label_of(self, unit: str) -> str:
+    def x_label_of(self, unit: str, names: tuple[str, str] = ("X", "Y")) -> str:
         """The label of the horizontal axis where points are known to be "rows" or "images"."""
         if abs(self.ratio - 1) < 1e-9:
             return f"{unit} tested of each sample"
-        return f"{unit} tested of X, {self.ratio:.3g} times as many of Y"
+        x, y = names
+        return f"{unit} tested of {x}, {self.ratio:.3g} times as many of {y}"
 
-    def alt(self, unit: str) -> str:
-        """The chart in words, for those who do not see it."""
+    def alt(self, unit: str, name: str = "X") -> str:
+        """The chart in words, for those who do not see it; `name` is what X is called."""
         fewest = self.sizes[0]
         power = self.power[0]
-        start = f"Predicted {self.name}: {power:.2f} with {fewest} {unit} of X"
+        start = f"Predicted {self.name}: {power:.2f} with {fewest} {unit} of {name}"
         if self.needed is None:
             return f"{start}."
         needed = self.needed.value
@@ -302,10 +313,10 @@ class Distance:
     name, adjusted
         The name of the sample, and its p-value after the correction.
     value
-        The MMD, or for tests without one their statistic.
+        The MMD; for tests without one the AUC of their witness, or else their statistic.
     ends
-        The interval that holds the value with a confidence of about 0.9; None where there is no
-        formula for it.
+        The interval that holds the MMD with a confidence of about 0.9, or the AUC with one of 0.95;
+        None where there is no formula for it.
     """
 
     name: str
@@ -341,7 +352,7 @@ class Distances:
     samples
         One distance for each sample, in the order of the comparison; never empty.
     effect
-        What the distance is: "MMD" or "statistic".
+        What the distance is: "MMD", "AUC" or "statistic".
     alpha
         The level of the comparison. Samples that differ are drawn filled.
     """
@@ -357,13 +368,25 @@ class Distances:
 
     @property
     def x_label(self) -> str:
-        """The label of the horizontal axis."""
+        """The label of the axis."""
+        if self.effect == "AUC":
+            return "AUC against the reference; 0.5 is guessing"
         return f"{self.effect} from the reference"
 
     @property
+    def origin(self) -> float:
+        """Where a sample is that cannot be told from the reference."""
+        return 0.5 if self.effect == "AUC" else 0.0
+
+    @property
+    def confidence(self) -> str:
+        """How sure the intervals are, in words."""
+        return "95 %" if self.effect == "AUC" else "about 90 %"
+
+    @property
     def x_limits(self) -> Ends:
-        """Ends between which 0, all distances and their intervals are in view."""
-        values = [0.0]
+        """Ends between which the origin, all distances and their intervals are in view."""
+        values = [self.origin]
         for distance in self.samples:
             values += [distance.value, *(distance.ends or ())]
         return min(values), 1.02 * max(values)
@@ -394,6 +417,12 @@ def distances_of(
     sources = explained or comparison
     samples = []
     adjusted = comparison.adjusted
+    aucs = {name: result.effect for name, result in comparison.items()}
+    if effect == "statistic" and all(each.auc is not None for each in aucs.values()):
+        # Statistics of different samples cannot be compared, and say little to anybody.
+        for name, each in aucs.items():
+            samples.append(Distance(name, adjusted[name], each.auc or 0.5, each.auc_interval))
+        return Distances(samples, "AUC", comparison.alpha)
     for name, value in values.items():
         ends = _interval_of_mmd(comparison[name], sources.get(name))
         samples.append(Distance(name, adjusted[name], value, ends))

@@ -6,7 +6,7 @@ beginning of what its own report would say; `comparison["name"].report(path)` wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,15 @@ from .report import (
     is_exact,
     rows_part,
 )
-from .svg_charts import distance_chart, null_chart
+from .svg_charts import distance_chart, null_chart, timeline_chart
+from .timeline import Timeline, in_words, timelines_of
 
 # Of each sample.
 _COLUMNS_SHOWN = 12
 _CHARTS_SHOWN = 3
 _PICTURES_SHOWN = 4
+_TIMELINES = 24  # columns over all samples
+_LEAST_AXIS = 0.1  # an effect, below which no axis ends
 _THUMBNAIL = 48  # pixels of the longer side
 
 # Samples that fold out, with columns and with pictures: so a page stays below 3 MB.
@@ -105,18 +108,25 @@ def render_comparison(
     alpha = comparison.alpha
     levels = levels_with(alpha)
     generators = Generators(comparison.seed if rng is None else rng)
-    findings = _all_findings(comparison, generators, progress)
+    findings = _all_findings(comparison, reference, generators, progress)
     effect, values = effects(comparison)
+    confidence = ""
     distances = None
     if len(comparison):  # a comparison that was interrupted may hold nothing yet
         explained = {}
         for name, each in findings.items():
             explained[name] = each.explained or each.result
         distances = distances_of(comparison, explained)
+        confidence = distances.confidence
+        effect = distances.effect
+        values = {each.name: each.value for each in distances.samples}
     verdicts = {}
+    which = {}
     for level in levels:
         rejected = comparison.reject(level)
         verdicts[level] = verdict(len(rejected), len(comparison))
+        which[level] = in_words(rejected, list(comparison))
+    timelines = timelines_of(comparison, findings)
     promise = _PROMISES[comparison.correction]
     results = comparison.values()
     units = [each.unit for each in findings.values()]  # the same for all of them
@@ -128,6 +138,7 @@ def render_comparison(
         levels=levels,
         alpha=alpha,
         verdict=verdicts,
+        which=which,
         promise={level: promise.format(alpha=level) for level in levels},
         adjusted=CORRECTIONS[comparison.correction].name,
         effect=effect,
@@ -137,13 +148,34 @@ def render_comparison(
         exact=all(is_exact(result) for result in results),
         chart=None if distances is None else distance_chart(distances),
         intervals=distances is not None and distances.has_intervals,
+        confidence=confidence,
+        timelines=_timeline_part(timelines, alpha),
+        unchanging=max(0, len(timelines) - _TIMELINES),
         parts={name: _part(comparison, name, each) for name, each in findings.items()},
         repeat=_repeat(comparison, facts or {}),
     )
 
 
+def _timeline_part(timelines: Sequence[Timeline], alpha: float) -> list[dict[str, Any]]:
+    """The columns over all samples, as the template shows them."""
+    highest: dict[str, float] = {}
+    for line in timelines:
+        highest[line.unit] = max(line.largest, highest.get(line.unit, _LEAST_AXIS))
+    shown = []
+    for line in timelines[:_TIMELINES]:
+        names = [each.sample for each in line.differing(alpha)]
+        part = {
+            "name": line.name,
+            "unit": line.unit,
+            "chart": timeline_chart(line, alpha, highest[line.unit]),
+            "differing": in_words(names, [each.sample for each in line.moments]),
+        }
+        shown.append(part)
+    return shown
+
+
 def _all_findings(
-    comparison: Comparison, generators: Generators, progress: bool | None
+    comparison: Comparison, reference: str, generators: Generators, progress: bool | None
 ) -> dict[str, Findings]:
     """What there is to say about each of the samples that differ most."""
 
@@ -166,6 +198,7 @@ def _all_findings(
                 explanation=None,
                 generators=generators.child(name),  # the same whatever other samples there are
                 progress=False,  # one bar over the samples is enough
+                names=(reference, name),
             )
             tick(name)
     return findings

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 
 from .._data.samples import Samples
+from .._insight.changes import ColumnChange, PairChange, column_changes, pair_changes
 from .._insight.explain import Explanation, explain
 from .._insight.held_out import held_out
 from .._random import Generators, RNGLike
@@ -19,6 +21,8 @@ from .page import levels_with, or_why
 
 ROWS_SHOWN = 8
 """The most telling rows of each sample that a page shows."""
+
+Change = TypeVar("Change", ColumnChange, PairChange)
 
 _CANDIDATES = 5  # telling rows for each that is shown, so that those need not be alike
 _MOST_ROWS = 4000  # held-out rows of each sample, for what compares all of them with each other
@@ -42,6 +46,8 @@ class Findings:
         What tells the samples apart; None where that is not known.
     why_not
         A sentence that says why there is no explanation; "" if there is one.
+    names
+        What X and Y are called.
     """
 
     result: TwoSampleResult
@@ -50,6 +56,28 @@ class Findings:
     generators: Generators
     explanation: Explanation | None
     why_not: str
+    names: tuple[str, str] = ("X", "Y")
+
+    @cached_property
+    def columns(self) -> list[ColumnChange]:
+        """Every column, those with the largest effects first; none for images."""
+        if self.explanation is None:
+            return []
+        changes = [self._closed(each) for each in column_changes(self.result, self.explanation)]
+        return sorted(changes, key=lambda change: -change.size)
+
+    @cached_property
+    def pairs(self) -> list[PairChange]:
+        """Every pair that was tested: those that go together otherwise, then by their effects."""
+        if self.explanation is None:
+            return []
+        changes = [self._closed(each) for each in pair_changes(self.result, self.explanation)]
+        return sorted(changes, key=lambda pair: (len(pair.follows_from), -pair.effect))
+
+    def _closed(self, change: Change) -> Change:
+        """A change whose p-value is not below that of the test, which looks at all rows."""
+        adjusted = 1.0 if change.adjusted is None else change.adjusted
+        return replace(change, adjusted=max(adjusted, self.result.pvalue))
 
     @property
     def explained(self) -> TwoSampleResult | None:
@@ -64,7 +92,7 @@ class Findings:
             return None
         most = _MOST_PICTURES if self.unit == "images" else _MOST_POINTS
         rng = self.generators.numpy("map")
-        points, _ = or_why(lambda: point_map(explanation, most=most, rng=rng))
+        points, _ = or_why(lambda: point_map(explanation, most=most, rng=rng, names=self.names))
         return points
 
     @property
@@ -103,6 +131,7 @@ def findings_of(
     explanation: Explanation | None,
     generators: Generators,
     progress: bool | None,
+    names: tuple[str, str] = ("X", "Y"),
 ) -> Findings:
     """What a page has to say about a result; it is explained here if it has not been yet."""
     levels = levels_with(alpha)
@@ -116,6 +145,7 @@ def findings_of(
         generators=generators,
         explanation=explanation,
         why_not=why_not,
+        names=names,
     )
 
 

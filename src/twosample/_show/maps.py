@@ -23,6 +23,7 @@ from .._data.embedding import embed_samples
 from .._data.samples import Samples
 from .._data.schema import Schema
 from .._data.survey import as_samples
+from .._data.tables import cut_in_the_middle
 from .._featurizers import SklearnClassifier
 from .._insight.explain import Explanation, witness
 from .._insight.held_out import held_out
@@ -127,6 +128,8 @@ class PointMap(Scatter):
         The witness all over the plane, where the data are two columns of numbers.
     by_witness
         Whether the horizontal axis is the witness itself.
+    samples
+        What X and Y are called.
     """
 
     witness: Array
@@ -137,6 +140,7 @@ class PointMap(Scatter):
     share: float | None
     field: Field | None
     by_witness: bool = False
+    samples: tuple[str, str] = ("X", "Y")
 
     title = "The witness: blue as in X, orange as in Y"
 
@@ -178,7 +182,7 @@ class PointMap(Scatter):
         count = int(self.inside.sum())
         return (
             f"Map of {count} held-out points: across {across}, up {up}; "
-            "coloured by whether they look like X or like Y."
+            f"coloured by whether they look like {self.samples[0]} or like {self.samples[1]}."
         )
 
 
@@ -216,12 +220,16 @@ class KernelContours:
 
 
 def point_map(
-    explanation: Explanation, *, most: int = 1500, rng: RNGLike | None = None
+    explanation: Explanation,
+    *,
+    most: int = 1500,
+    rng: RNGLike | None = None,
+    names: tuple[str, str] = ("X", "Y"),
 ) -> PointMap:
     """A map of at most `most` held-out points.
 
     Two columns of numbers are shown as they are, anything else along the main axes of what the
-    kernel compares.
+    kernel compares. `names` are what X and Y are called.
 
     Examples
     --------
@@ -259,7 +267,7 @@ def point_map(
     # Main axes need not tell the samples apart. The witness does, so it is one of the axes.
     by_witness = layout.features is not None and float(at_points.std()) > 0
     if by_witness and layout.features is not None:
-        layout = _along_witness(layout, layout.features, at_points)
+        layout = _along_witness(layout, layout.features, at_points, names)
     return PointMap(
         layout.positions,
         of_y,
@@ -272,6 +280,7 @@ def point_map(
         share=layout.share,
         field=field,
         by_witness=by_witness,
+        samples=names,
     )
 
 
@@ -286,13 +295,16 @@ class _Layout:
     features: Array | None = None  # of a table that is drawn along main axes
 
 
-def _along_witness(layout: _Layout, features: Array, witness: Array) -> _Layout:
+def _along_witness(
+    layout: _Layout, features: Array, witness: Array, names: tuple[str, str]
+) -> _Layout:
     """The witness across; up, the main axis of what is left of the features without it."""
     across = (witness - witness.mean()) / witness.std()
     centred = features - features.mean(0)
     rest = centred - np.outer(across, across @ centred) / len(across)
     positions, _ = _main_axes(rest)
-    axes = ("witness: like Y on the left, like X on the right", f"main axis of {layout.space}")
+    x, y = (cut_in_the_middle(name, 20) for name in names)
+    axes = (f"like {y} on the left, like {x} on the right", f"main axis of {layout.space}")
     return _Layout(np.column_stack([across, positions[:, 0]]), axes, layout.space)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.samples import Scaling
 from .._data.schema import Column
-from .._insight.held_out import held_out, places
+from .._insight.held_out import column_rows
+from .._insight.summaries import levels_of
 from .._result import TwoSampleResult
-from ..errors import InputError
 
 Array = NDArray[np.float64]
 
@@ -33,12 +32,15 @@ class Densities:
         Where the densities are given, in the user's units.
     x, y
         The densities of X and of Y at these points.
+    samples
+        What X and Y are called.
     """
 
     name: str
     at: Array
     x: Array
     y: Array
+    samples: tuple[str, str] = ("X", "Y")
 
     @property
     def highest(self) -> float:
@@ -50,8 +52,10 @@ class Densities:
         """The chart in words, for those who do not see it."""
         top_x = self.at[self.x.argmax()]
         top_y = self.at[self.y.argmax()]
+        x, y = self.samples
         return (
-            f"Densities of {self.name}; the highest is at {top_x:.3g} in X and at {top_y:.3g} in Y."
+            f"Densities of {self.name}; the highest is at {top_x:.3g} in {x} and at {top_y:.3g} in "
+            f"{y}."
         )
 
 
@@ -69,6 +73,8 @@ class Shares:
         The share of each level in X and in Y.
     ordered
         Whether the levels have an order of their own, as numbers do.
+    samples
+        What X and Y are called.
     """
 
     name: str
@@ -76,6 +82,7 @@ class Shares:
     x: Array
     y: Array
     ordered: bool = False
+    samples: tuple[str, str] = ("X", "Y")
 
     @property
     def shown(self) -> Shares:
@@ -87,13 +94,8 @@ class Shares:
             places = np.argsort(-total, kind="stable")[:_MOST_LEVELS]
         is_there = total[places] > 0
         places = places[is_there]
-        return Shares(
-            name=self.name,
-            levels=tuple(self.levels[place] for place in places),
-            x=self.x[places],
-            y=self.y[places],
-            ordered=self.ordered,
-        )
+        levels = tuple(self.levels[place] for place in places)
+        return replace(self, levels=levels, x=self.x[places], y=self.y[places])
 
     @property
     def highest(self) -> float:
@@ -108,47 +110,39 @@ class Shares:
             in_x = 100 * self.x[place]
             in_y = 100 * self.y[place]
             texts.append(f"{level} {in_x:.0f} % and {in_y:.0f} %")
-        return f"Shares of the levels of {self.name} in X and in Y: {', '.join(texts)}."
+        x, y = self.samples
+        return f"Shares of the levels of {self.name} in {x} and in {y}: {', '.join(texts)}."
 
 
-def marginal_of(result: TwoSampleResult, name: str, most: int | None = None) -> Densities | Shares:
+def marginal_of(
+    result: TwoSampleResult,
+    name: str,
+    most: int | None = None,
+    samples: tuple[str, str] = ("X", "Y"),
+) -> Densities | Shares:
     """How one column of a table is distributed in each of the held-out samples.
 
-    Of numbers at most so many of each sample are looked at; None for all.
+    Of numbers at most so many of each sample are looked at; None for all. `samples` are what X and
+    Y are called.
     """
-    fitted, samples = held_out(result)
-    columns = places(samples.schema)
-    names = [column.name for column, _ in columns]
-    if name not in names:
-        listed = ", ".join(names) or "none, as these are images"
-        raise InputError(f"there is no column {name!r}; there are {listed}.")
-    column, place = columns[names.index(name)]  # place: a slice of encoded columns
-    # This column alone: a table may have hundreds.
-    alone = Scaling(fitted.scaling.shift[place], fitted.scaling.scale[place])
-    x = alone.undo(samples.x[:, place]).numpy()  # (n, encoded columns)
-    y = alone.undo(samples.y[:, place]).numpy()  # (m, encoded columns)
+    column, (x, y) = column_rows(result, name)
     if column.kind == "numeric":
         if most is not None:
             x = x[:: -(-len(x) // most)]
             y = y[:: -(-len(y) // most)]
         present_x = _present(column, x)
         present_y = _present(column, y)
-        return _of_numbers(name, present_x[:, 0], present_y[:, 0])
+        return replace(_of_numbers(name, present_x[:, 0], present_y[:, 0]), samples=samples)
     if column.kind == "boolean":
-        levels: tuple[str, ...] = ("false", "true")
+        levels = ["false", "true"]
         x = _truth_shares(column, x)
         y = _truth_shares(column, y)
     else:
-        prefix = f"{name}="
-        levels = tuple(feature.removeprefix(prefix) for feature in column.features)
-        if column.missing:
-            levels = levels[:-1]  # the last one says that there is no value
+        levels = levels_of(column)
     if column.missing:
-        levels = (*levels, "missing")
+        levels.append("missing")
     # Each row has a 1 at its level and 0 elsewhere, so means are shares.
-    share_x = x.mean(0)
-    share_y = y.mean(0)
-    return Shares(name, levels, share_x, share_y)
+    return Shares(name, tuple(levels), x.mean(0), y.mean(0), samples=samples)
 
 
 def _of_numbers(name: str, x: Array, y: Array) -> Densities | Shares:

@@ -25,6 +25,7 @@ LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The levels alpha to choose from on a page, beside the one it is written for."""
 
 _NAME = 34  # characters of a name that fit into a table
+_BRIEF = 20  # and that fit above a number
 
 Part = TypeVar("Part")
 
@@ -104,6 +105,16 @@ def as_text(value: float | bool | str) -> str:
     return text_tables.as_text(value)
 
 
+def typeset(text: str) -> str:
+    """A sentence of the library with the signs that a page has and a terminal may lack."""
+    return text.replace("->", "→").replace(">=", "≥").replace(" -", " −")
+
+
+def times(value: float) -> str:
+    """How many times as much, in few digits."""
+    return f"× {value:,.0f}" if abs(value) >= 10 else f"× {value:.2g}"
+
+
 def missing(package: str) -> MissingDependency:
     """The error for a package that is not installed."""
     return MissingDependency(f"the report takes {package}; pip install 'twosample[report]'.")
@@ -128,7 +139,10 @@ def _environment() -> Any:
         "p": format_pvalue,
         "shown": as_text,
         "percent": text_tables.percent,
+        "typeset": typeset,
+        "times": times,
         "short": partial(cut_in_the_middle, most=_NAME),
+        "brief": partial(cut_in_the_middle, most=_BRIEF),
     }
     return environment
 

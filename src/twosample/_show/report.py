@@ -7,6 +7,7 @@ does not have is replaced by a sentence that says why.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import platform
@@ -18,28 +19,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .._calibration import PairSwap, Permutation
 from .._data.tables import told_apart
-from .._insight.changes import pair_changes
 from .._insight.column_tests import ColumnDifference
 from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import predict_power
 from .._insight.prediction import PowerPlan
-from .._insight.summary import effect_sentence
+from .._insight.summary import LEAST_TOLD, Told, effect_sentence, summary, title
 from .._insight.tolerance import Decision
 from .._objectives import PowerCriterion
 from .._random import Generators, RNGLike
 from .._result import ALPHA, TrainingLog, TwoSampleResult, format_pvalue
 from .._version import __version__
-from .changes import change_cards, diverse
+from .card import summary_card
+from .changes import change_cards, diverse, pair_cards
 from .charts import PowerCurve, held_out_objective, null_of, power_over_sizes, training_of
 from .findings import ROWS_SHOWN, Findings, findings_of
 from .maps import WITNESS_CLASSES, PointMap, kernel_contours_of
 from .marginals import marginal_of
-from .page import InlineReport, as_text, fill, or_why, ready, write
+from .page import InlineReport, as_text, fill, or_why, ready, typeset, write
 from .pictures import sprite, thumbnails
 from .svg import Drawn
 from .svg_charts import (
@@ -55,11 +57,11 @@ from .svg_charts import (
 POWER = 0.9
 """The power for which the page says how many rows it takes."""
 
+Flags: TypeAlias = NDArray[np.bool_]
 Fact: TypeAlias = tuple[str, str, bool]
 """A name, a value, and whether the value is code."""
 
-_COLUMNS_DRAWN = 6  # two lines of three on a desktop
-_PAIRS_MOVED = 5  # pairs whose measures are told before and after
+_TOLD = 4  # changes on the first screen
 _VALUES_SHOWN = 7  # columns whose values stand beside a row
 _LAST_STEPS = 10  # of a training, whose mean is what it reached
 _KEPT = 0.25  # of it, below which it did not generalise
@@ -151,16 +153,20 @@ def render(
     """
     names = result.names if names is None else told_apart(*names)
     generators = Generators(result.seed if rng is None else rng)
-    findings = findings_of(result, alpha, explanation, generators, progress)
+    findings = findings_of(result, alpha, explanation, generators, progress, names)
+    told = _told(findings)
+    card = summary_card(result, told, names=names, alpha=alpha)
     # The script needs the levels for its slider, and the points for what a reader points at.
     return fill(
         "report.html.jinja",
         {
             "levels": findings.levels,
             "alpha": alpha,
+            "names": names,
             "points": _points(findings),
-            "summary": result.summary(names, alpha=alpha),
-            "markdown": result.summary(names, alpha=alpha, markdown=True),
+            "summary": summary(result, names, alpha=alpha, told=told),
+            "markdown": summary(result, names, alpha=alpha, told=told, markdown=True),
+            "picture": base64.b64encode(card).decode(),
         },
         findings=findings,
         result=result,
@@ -168,9 +174,13 @@ def render(
         alpha=alpha,
         names=names,
         verdict=_verdict(findings),
+        told={level: _most_told(findings, told, level) for level in findings.levels},
         null=or_why(lambda: null_chart(null_of(result), findings.levels, alpha)),
         effect=_effect(findings),
         columns=columns_part(findings),
+        changes=change_cards(findings),
+        pairs=pair_cards(findings),
+        regions=told.regions,
         rows=rows_part(findings),
         map=_map(findings),
         training=_training(findings),
@@ -181,25 +191,36 @@ def render(
 # The parts of the page, in their order. Each function gives what the template shows.
 
 
-_TITLES = {
-    "differ": "The samples differ by more than the tolerance",
-    "equivalent": "Equivalent within the tolerance",
-    "undecided": "Not enough rows to say",
-}
+def _told(findings: Findings) -> Told:
+    """What changed: columns, pairs and regions, as all parts of the page have it."""
+    regions, _ = or_why(lambda: findings.result.regions)
+    return Told(findings.columns, findings.pairs, regions or ())
 
 
-def _is_alarm(findings: Findings, decision: Decision | None, level: float) -> bool:
-    """Whether the title has the colour of a difference."""
-    if decision is not None:
-        return decision.verdict == "differ"
-    return findings.result.reject(level)
+def _most_told(findings: Findings, told: Told, level: float) -> list[str]:
+    """What changed most, for the first screen; nothing where the test finds nothing."""
+    if not findings.result.reject(level):
+        return []
+    return [typeset(text) for text in told.sentences(level)[:_TOLD]]
+
+
+def _signs(findings: Findings, decision: Decision | None) -> dict[float, str]:
+    """The class of the title, which has a sign before it: ≠, –, ≈ or ?."""
+
+    def sign(level: float) -> str:
+        if decision is not None:
+            return decision.verdict
+        return "differ" if findings.result.reject(level) else "same"
+
+    return findings.at_levels(sign)
 
 
 def _margins(decision: Decision | None) -> str:
     """What the margins of a tolerance say, in a sentence."""
     if decision is None:
         return ""
-    return "; ".join(margin.sentence() for margin in decision.margins) + "."
+    told = "; ".join(margin.sentence() for margin in decision.margins)
+    return f"{told[:1].upper()}{told[1:]}."
 
 
 def _verdict(findings: Findings) -> dict[str, Any]:
@@ -208,10 +229,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
 
     decision = None if result.tolerance is None else result.decide(findings.alpha)
 
-    def title(level: float) -> str:
-        if decision is not None:
-            return _TITLES[decision.verdict]  # the tolerance was asked about at one level
-        return "The samples differ" if result.reject(level) else "No difference found"
+    def title_at(level: float) -> str:
+        # The tolerance was asked about at one level.
+        return title(result, level if decision is None else findings.alpha)
 
     def could_find(level: float) -> str:
         smallest = None if result.reject(level) else result.smallest_difference
@@ -223,11 +243,11 @@ def _verdict(findings: Findings) -> dict[str, Any]:
 
     # Each text is on the page once for every level; the script shows one of them.
     return {
-        "title": findings.at_levels(title),
+        "title": findings.at_levels(title_at),
         "differ": {level: result.reject(level) for level in findings.levels},
-        "colour": {level: _is_alarm(findings, decision, level) for level in findings.levels},
+        "sign": _signs(findings, decision),
         "side": findings.at_levels(side),
-        "effect": effect_sentence(result),
+        "effect": effect_sentence(result, findings.names),
         "decision": _margins(decision),
         "could_find": findings.at_levels(could_find),
         "p": p,
@@ -250,7 +270,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
         "J": "MMD² over its standard deviation; the power of the test grows with it",
         "Accuracy": f"of the witness on {unit} it has not seen, with the same weight for both "
         "samples; 0.5 is chance",
-        "AUC": _auc_note(effect.auc_interval),
+        "AUC": _auc_note(effect.auc_interval, findings.names),
     }
     values = {
         "AUC": effect.auc,
@@ -269,7 +289,7 @@ def _effect(findings: Findings) -> dict[str, Any]:
         }
         tiles.append(tile)
 
-    if effect.changed:
+    if effect.changed and effect.changed >= LEAST_TOLD:
         tile = {
             "name": f"{unit.capitalize()} that would have to change",
             "value": f"≥ {100 * effect.changed:.1f} %",
@@ -291,8 +311,9 @@ def _effect(findings: Findings) -> dict[str, Any]:
     return {"tiles": tiles, "chart": chart, "why_not": why_not}
 
 
-def _auc_note(interval: tuple[float, float] | None) -> str:
-    text = "the chance that one of X scores higher than one of Y; 0.5 is chance"
+def _auc_note(interval: tuple[float, float] | None, names: tuple[str, str]) -> str:
+    x, y = names
+    text = f"the chance that one of {x} scores higher than one of {y}; 0.5 is guessing"
     if interval is None:
         return text
     low, high = interval
@@ -301,6 +322,7 @@ def _auc_note(interval: tuple[float, float] | None) -> str:
 
 def _power_tiles(findings: Findings, predicted: PowerPlan) -> list[dict[str, Any]]:
     unit = findings.unit
+    x, y = findings.names
     n, m = findings.result.sizes
     ratio = m / n
     # The prediction is about a fitted kernel: it does not count the rows that fitted it.
@@ -329,10 +351,10 @@ def _power_tiles(findings: Findings, predicted: PowerPlan) -> list[dict[str, Any
         if low is None:
             return f"no number of {unit} is known to be enough"
         if high is None:
-            between = f"at least {low:,} of X; there may be nothing to find"
+            between = f"at least {low:,} of {x}; there may be nothing to find"
         else:
-            between = f"{low:,} to {high:,} of X"
-        return f"of X and of Y, to be tested ({between}){on_top}"
+            between = f"{low:,} to {high:,} of {x}"
+        return f"of {x} and of {y}, to be tested ({between}){on_top}"
 
     # With B shuffles no p-value is below 1 / (B + 1), so small levels have no power to speak of.
     def if_enough_shuffles(text: Callable[[float], str]) -> dict[float, str]:
@@ -366,11 +388,11 @@ def _power_chart(findings: Findings, predicted: PowerPlan) -> Drawn | None:
             curves[level] = curve
     if findings.alpha not in curves:
         return None  # without scripts the page shows this level, and it would be empty
-    return power_chart(curves, findings.alpha, findings.unit)
+    return power_chart(curves, findings.alpha, findings.unit, findings.names)
 
 
-def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, Any] | None:
-    """Columns by rank, and how the first of them are distributed; None where there are none."""
+def columns_part(findings: Findings, charts: int = 0) -> dict[str, Any] | None:
+    """Columns by rank, and how so many of them are distributed; None where there are none."""
     explanation = findings.explanation
     if explanation is None or not explanation.columns:
         return None
@@ -395,16 +417,13 @@ def columns_part(findings: Findings, charts: int = _COLUMNS_DRAWN) -> dict[str, 
     drawn = []
     for name in explanation.telling_columns(findings.alpha)[:charts]:
         # Of the explained rows, as the p-values of the columns are.
-        marginal = marginal_of(explanation.result, name)
+        marginal = marginal_of(explanation.result, name, samples=findings.names)
         chart = marginal_chart(marginal)
         drawn.append({"column": by_name[name], "chart": chart})
     return {
         "table": [_column_cells(column, longest) for column in ranked],
-        "changes": change_cards(findings) if charts == _COLUMNS_DRAWN else [],
-        "regions": result.regions if charts == _COLUMNS_DRAWN else (),
         "differing": findings.at_levels(differing),
         "pairs": pairs,
-        "moved": _moved_pairs(findings) if charts == _COLUMNS_DRAWN else [],
         "symbol": explanation.symbol.replace("^2", "²"),
         "importance": explanation.importance_from is not None,
         "charts": drawn,
@@ -423,22 +442,6 @@ def _pair_sentences(findings: Findings, level: float) -> list[str]:
         count = len(explanation.pairs)
         return [f"No difference found in any of {count:,} pairs" if count > 1 else "None found"]
     return explanation.pair_sentences(level)
-
-
-def _moved_pairs(findings: Findings) -> list[str]:
-    """How the pairs that go together otherwise went before and after, at the level of the page."""
-    explanation = findings.explanation
-    if explanation is None or not findings.result.reject(findings.alpha):
-        return []
-    changes = pair_changes(findings.result, explanation)
-    found = [pair for pair in changes if pair.reject(findings.alpha) and not pair.follows_from]
-    found.sort(key=lambda pair: -pair.effect)
-    sentences = []
-    for pair in found[:_PAIRS_MOVED]:
-        first, second = pair.columns
-        moved = f"{pair.before:.2f} → {pair.after:.2f}"
-        sentences.append(f"{first} and {second}: {pair.measure} {moved}")
-    return sentences
 
 
 def _column_cells(column: ColumnDifference, longest: float) -> dict[str, Any]:
@@ -473,9 +476,12 @@ def rows_part(
     # All at once, because floats of both samples share one scale; then in the order of the rows.
     pictures = iter(thumbnails(images, thumbnail))
 
-    def cells(row: TellingRow) -> dict[str, Any]:
+    files = findings.result.files
+
+    def cells(row: TellingRow, sample: int) -> dict[str, Any]:
         return {
             "row": row.row,
+            "file": None if files is None else files[sample][row.row],
             # A share of a percent of thousands of rows says nothing to anybody.
             "times": None if row.share is None else row.share * points,
             "cells": [row.values[name] for name in columns],
@@ -485,8 +491,8 @@ def rows_part(
     return {
         "columns": columns,
         "samples": [
-            {"sample": "X", "rows": [cells(row) for row in of_x]},
-            {"sample": "Y", "rows": [cells(row) for row in of_y]},
+            {"sample": "X", "rows": [cells(row, 0) for row in of_x]},
+            {"sample": "Y", "rows": [cells(row, 1) for row in of_y]},
         ],
         "hidden": len(explanation.columns) - len(columns),
     }
@@ -520,27 +526,27 @@ def _map(findings: Findings) -> dict[str, Any] | None:
         "chart": map_chart(points, id="map"),
         "contours": contours,
         "why_not": why_not,
-        "about": _about_map(points),
+        "about": _about_map(points, findings.unit),
         "classes": range(WITNESS_CLASSES),
     }
 
 
-def _about_map(points: PointMap) -> str:
+def _about_map(points: PointMap, unit: str) -> str:
     """Which points a map shows, and where."""
     shown = len(points.points)
     if shown < points.total:
         which = (
-            f"{shown:,} of {points.total:,} points, drawn at random without looking at their "
+            f"{shown:,} of {points.total:,} {unit}, drawn at random without looking at their "
             "labels,"
         )
     else:
-        which = f"All {shown:,} points"
+        which = f"All {shown:,} {unit}"
     if points.in_plane:
         where = "in the plane of the data"
     elif points.by_witness:
         where = (
-            "along the witness, from like Y to like X, and up along what else varies most in "
-            f"{points.space}"
+            f"from what looks like {points.samples[1]} to what looks like {points.samples[0]}, and "
+            f"up along what else varies most in {points.space}"
         )
     elif points.share is not None:
         where = (
@@ -578,6 +584,7 @@ def _points(findings: Findings) -> dict[str, Any] | None:
         # Fewer digits make a smaller page, and nobody sees more of them.
         "at": [(round(x, 1), round(y, 1)) for x, y in places.tolist()],
         "sample": "".join(letters.tolist()),
+        "files": _files(findings, points.of_y[inside], points.rows[inside]),
         "row": points.rows[inside].tolist(),
         "witness": [float(f"{value:.2g}") for value in witness],
     }
@@ -590,6 +597,15 @@ def _points(findings: Findings) -> dict[str, Any] | None:
         row = row_values(schema, fitted.scaling, point)
         values.append([as_text(row[name]) for name in names])
     return shared | {"columns": names, "values": values}
+
+
+def _files(findings: Findings, of_y: Flags, rows: NDArray[np.int64]) -> list[str] | None:
+    """The files that images came from; None where that is not known."""
+    files = findings.result.files
+    if files is None:
+        return None
+    both = zip(of_y.tolist(), rows.tolist(), strict=True)
+    return [files[int(is_y)][row] for is_y, row in both]
 
 
 def _training(findings: Findings) -> dict[str, Any]:

@@ -17,12 +17,15 @@ from .._data.tables import cut_in_the_middle
 from .charts import Distance, Distances, NullDistribution, PowerCurve, TrainingCurve, sizes_in_view
 from .maps import Field, KernelContours, PointMap, Scatter
 from .marginals import Densities, Shares
+from .pairs import Grid
 from .svg import TEXT_ROW, Canvas, Drawn, Point, number
+from .timeline import Timeline
 
 # Lengths are in units of the picture, which is as wide as the page allows.
 _FLAGS = 2.4 * TEXT_ROW  # room above a chart for two lines of text
 _MOST_CORNERS = 600  # of a training curve: more cannot be told apart on a screen
 _DISTANCE_ROW = 34.0
+_MOST_NAMED = 12  # samples that are named one below the other
 _SHARE_ROW = 20.0
 
 
@@ -41,14 +44,14 @@ def null_chart(null: NullDistribution, levels: Sequence[float], alpha: float) ->
         width = across[1] - across[0]
         observed = replace(observed, value=across[1] - 0.04 * width)
         ticks = [tick for tick in canvas.x.ticks() if tick <= across[1] - 0.3 * width]
-        canvas.x_axis(null.symbol, ticks=ticks)
+        canvas.x_axis(null.x_label, ticks=ticks)
         gap = canvas.x.place(across[1] - 0.14 * width)
         canvas.text("//", gap, canvas.bottom + 5, "break", anchor="middle")
         value = f"{null.observed.value:.3g}"
         place = canvas.x.place(observed.value)
         canvas.text(value, place, canvas.bottom + 18, "tick", anchor="middle")
     else:
-        canvas.x_axis(null.symbol)
+        canvas.x_axis(null.x_label)
     for level, mark in thresholds.items():
         with canvas.level(level, shown=alpha):
             if mark is not None:
@@ -78,18 +81,21 @@ def _draw_histogram(canvas: Canvas, null: NullDistribution) -> None:
         )
 
 
-def power_chart(curves: Mapping[float, PowerCurve], alpha: float, unit: str) -> Drawn:
+def power_chart(
+    curves: Mapping[float, PowerCurve], alpha: float, unit: str, names: tuple[str, str]
+) -> Drawn:
     """Predicted power over the rows or images tested, at each level."""
     sizes = sizes_in_view(curves.values())
     shown = curves[alpha]
     canvas = Canvas(sizes, (0.0, 1.0), left=40, top=_FLAGS, log=True)
     canvas.y_axis(ticks=[0, 0.25, 0.5, 0.75, 1])
-    canvas.x_axis(shown.x_label_of(unit))
+    x, y = (cut_in_the_middle(name, 16) for name in names)
+    canvas.x_axis(shown.x_label_of(unit, (x, y)))
     for level, curve in curves.items():
         with canvas.level(level, shown=alpha):
             _draw_power(canvas, curve)
     canvas.flag(shown.here, 0, "flag here")
-    return canvas.picture(shown.alt(unit))
+    return canvas.picture(shown.alt(unit, names[0]))
 
 
 def _draw_power(canvas: Canvas, curve: PowerCurve) -> None:
@@ -107,10 +113,12 @@ def _draw_power(canvas: Canvas, curve: PowerCurve) -> None:
 
 def distance_chart(distances: Distances) -> Drawn:
     """How far each sample is from the reference: its name, a dot and its interval."""
+    if len(distances.samples) > _MOST_NAMED:
+        return _distances_in_order(distances)
     height = _DISTANCE_ROW * len(distances.samples) + 58
     canvas = Canvas(distances.x_limits, (0, 1), height=height, top=0)
     # From the reference itself, which is at a distance of 0.
-    canvas.vertical(canvas.x.place(0), 0.0, canvas.bottom, "axis")
+    canvas.vertical(canvas.x.place(distances.origin), 0.0, canvas.bottom, "axis")
     for place, distance in enumerate(distances.samples):
         middle = _DISTANCE_ROW * place + 25
         class_ = "distance"
@@ -121,6 +129,71 @@ def distance_chart(distances: Distances) -> Drawn:
             _draw_distance(canvas, distance, middle)
     canvas.x_axis(distances.x_label)
     return canvas.picture(distances.alt)
+
+
+def _distances_in_order(distances: Distances) -> Drawn:
+    """The same for many samples: one after another across, with the names of a few of them."""
+    samples = distances.samples
+    canvas = Canvas((-0.5, len(samples) - 0.5), distances.x_limits, left=44, top=22)
+    canvas.y_axis()
+    canvas.horizontal(canvas.left, canvas.right, canvas.y.place(distances.origin), "axis")
+    for place, distance in enumerate(samples):
+        class_ = "distance differs" if distance.differs(distances.alpha) else "distance"
+        with canvas.group(class_=class_, data_adjusted=repr(distance.adjusted)):
+            canvas.add("title", distance.in_words)
+            x = canvas.x.place(place)
+            if distance.ends is not None:
+                low, high = canvas.y(distance.ends).tolist()
+                canvas.vertical(x, high, low, "whisker")
+            canvas.add("circle", cx=x, cy=canvas.y.place(distance.value), r=4)
+    _name_some(canvas, [distance.name for distance in samples])
+    canvas.text(f"↑ {distances.x_label}", canvas.left - 6, 12.0, "label")
+    return canvas.picture(distances.alt)
+
+
+def timeline_chart(timeline: Timeline, alpha: float, highest: float) -> Drawn:
+    """The effects of one column over all samples; dots are filled where it differs.
+
+    `highest` is where the axis ends: the same for all columns, so that noise looks small.
+    """
+    moments = timeline.moments
+    canvas = Canvas(
+        (-0.5, len(moments) - 0.5),
+        (0, highest),
+        width=300,
+        height=150,
+        left=34,
+        right=8,
+        bottom=26,
+    )
+    canvas.y_axis(ticks=canvas.y.ticks(3))
+    known = [place for place, each in enumerate(moments) if math.isfinite(each.effect)]
+    if known:
+        canvas.curve(known, [moments[place].effect for place in known], "line thin")
+    for place in known:
+        moment = moments[place]
+        class_ = "distance differs" if moment.adjusted <= alpha else "distance"
+        with canvas.group(class_=class_, data_adjusted=repr(moment.adjusted)):
+            canvas.add("title", f"{moment.sample}: {moment.sentence}")
+            canvas.add("circle", cx=canvas.x.place(place), cy=canvas.y.place(moment.effect), r=3.5)
+    _name_some(canvas, [moment.sample for moment in moments], count=2)
+    return canvas.picture(timeline.alt(alpha))
+
+
+def _name_some(canvas: Canvas, names: Sequence[str], count: int = 3) -> None:
+    """The names of the first sample, the last one, and those between them for which there is room.
+
+    `count` is how many there are in all.
+    """
+    canvas.horizontal(canvas.left, canvas.right, canvas.bottom, "axis")
+    places = np.linspace(0, len(names) - 1, min(count, len(names))).round().astype(int)
+    last = len(names) - 1
+    for place in places.tolist():
+        x = canvas.x.place(place)
+        canvas.vertical(x, canvas.bottom, canvas.bottom + 4, "axis")
+        anchor = "start" if place == 0 else "end" if place == last else "middle"
+        name = cut_in_the_middle(names[place], 18)
+        canvas.text(name, x, canvas.bottom + 18, "tick", anchor=anchor)
 
 
 def _draw_distance(canvas: Canvas, distance: Distance, middle: float) -> None:
@@ -222,6 +295,67 @@ def _draw_share(canvas: Canvas, share: float, top: float, class_: str) -> None:
         height=7.0,
         class_=class_,
     )
+
+
+# Pairs of columns.
+
+
+def pair_charts(pair: Scatter | Grid, names: tuple[str, str]) -> list[tuple[str, Drawn]]:
+    """The two columns in X and in Y, each with the name of the sample."""
+    charts = []
+    for sample, name in enumerate(names):
+        if isinstance(pair, Grid):
+            charts.append((name, _grid_chart(pair, sample, name)))
+        else:
+            charts.append((name, _cloud_chart(pair, sample, name)))
+    return charts
+
+
+def _cloud_chart(pair: Scatter, sample: int, name: str) -> Drawn:
+    """The points of one sample. Both have the same axes, so that they can be compared."""
+    across, up = pair.limits
+    canvas = Canvas(across, up, width=300, height=240, left=40, right=8, top=22, bottom=40)
+    canvas.x_axis(cut_in_the_middle(pair.axes[0], 34), ticks=canvas.x.ticks(4))
+    canvas.y_axis()
+    canvas.text(f"↑ {cut_in_the_middle(pair.axes[1], 34)}", canvas.left - 6, 12.0, "label")
+    shown = (pair.of_y == bool(sample)) & pair.inside
+    dots = [_circle(x, y, 2) for x, y in canvas.places(*pair.positions[shown].T)]
+    canvas.path("".join(dots), f"dot {'xy'[sample]}")
+    first, second = pair.axes
+    return canvas.picture(f"{first} across and {second} up, in {name}: {int(shown.sum())} points.")
+
+
+def _grid_chart(grid: Grid, sample: int, name: str) -> Drawn:
+    """A table of shares, the darker the larger; each line adds up to all of its rows."""
+    shares = (grid.x, grid.y)[sample]
+    lines, cells = shares.shape
+    canvas = Canvas(
+        (0, cells), (lines, 0), width=300, height=26.0 * lines + 58, left=78, right=4, top=44,
+        bottom=4,
+    )  # fmt: skip
+    first, second = (cut_in_the_middle(text, 22) for text in grid.names)
+    canvas.text(f"{first} ↓", 0.0, 36.0, "label")
+    canvas.text(f"{second} →", canvas.left, 12.0, "label")
+    for cell, text in enumerate(grid.cells):
+        middle = canvas.x.place(cell + 0.5)
+        short = cut_in_the_middle(text, max(6, 36 // cells))
+        canvas.text(short, middle, 36.0, "tick small", anchor="middle")
+    told = []
+    for line, text in enumerate(grid.lines):
+        top = canvas.y.place(line)
+        baseline = top + 17
+        canvas.text(cut_in_the_middle(text, 11), canvas.left - 6, baseline, "tick", anchor="end")
+        for cell in range(cells):
+            share = float(shares[line, cell])
+            left = canvas.x.place(cell)
+            canvas.add(
+                "rect", x=left + 1, y=top + 1, width=canvas.x.place(cell + 1) - left - 2,
+                height=24.0, class_=f"cell {'xy'[sample]}", style=f"--share:{share:.3f}",
+            )  # fmt: skip
+            middle = canvas.x.place(cell + 0.5)
+            canvas.text(f"{100 * share:.0f} %", middle, baseline, "tick", anchor="middle")
+        told.append(f"{text}: " + ", ".join(f"{100 * share:.0f} %" for share in shares[line]))
+    return canvas.picture(f"Shares of {grid.names[1]} within {grid.names[0]}, {name}: {told}.")
 
 
 # Maps.

@@ -96,6 +96,24 @@
     copies(document.getElementById("copy-markdown"), data.markdown);
   }
 
+  const picture = document.getElementById("copy-picture");
+  picture?.addEventListener("click", async () => {
+    const before = picture.textContent;
+    try {
+      const bytes = Uint8Array.from(atob(data.picture), (letter) => letter.charCodeAt(0));
+      const png = new Blob([bytes], { type: "image/png" });
+      await navigator.clipboard.write([new ClipboardItem({ "image/png": png })]);
+      picture.textContent = "Copied";
+    } catch {
+      // Where a page may not copy, a reader can.
+      const shown = document.getElementById("picture") ?? make("img", "", picture.parentElement);
+      shown.id = "picture";
+      shown.alt = data.summary;
+      shown.src = `data:image/png;base64,${data.picture}`;
+    }
+    setTimeout(() => (picture.textContent = before), 2000);
+  });
+
   const unfold = () => {
     const aim = document.getElementById(location.hash.slice(1))?.closest("details");
     if (aim) aim.open = true; // where a browser does not do so by itself
@@ -137,9 +155,11 @@
   };
   const fill = (k) => {
     tip.replaceChildren();
-    make("b", `${points.sprite ? "Image" : "Row"} ${points.row[k]} of ${points.sample[k]}`, tip);
+    const [x, y] = data.names;
+    const what = points.files ? points.files[k] : `${points.sprite ? "Image" : "Row"} ${points.row[k]}`;
+    make("b", `${what} of ${points.sample[k] === "X" ? x : y}`, tip);
     const w = points.witness[k];
-    make("span", `witness ${w}: looks like ${w >= 0 ? "X" : "Y"}`, tip);
+    make("span", `witness ${w}: looks like ${w >= 0 ? x : y}`, tip);
     if (points.sprite) {
       const tile = make("div", "", tip);
       const [width, height] = points.tile;
