@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc, gammaincinv
 
-from .row_keys import Keys
+from .row_keys import Keys, in_order
 
 Repeats: TypeAlias = Literal["once", "refuse", "allow"]
 """What becomes of copies of rows: each is tested once, or none, or each as a row of its own."""
@@ -80,15 +80,15 @@ class Counted:
     @classmethod
     def of(cls, keys_x: Keys, keys_y: Keys) -> Counted:
         """Count the rows of two samples by their keys."""
-        pooled = np.sort(np.concatenate([keys_x, keys_y]))
+        pooled = in_order(np.concatenate([keys_x, keys_y]))
         again = pooled[1:][pooled[1:] == pooled[:-1]]
         if not len(again):
             none = np.zeros(0, dtype=np.int64)
             return cls((len(keys_x), len(keys_y)), again, none, none)
         repeated = again[np.append(True, again[1:] != again[:-1])]
         # Sorted, because searching for one after the other takes longer where they lie apart.
-        in_x = _how_often(repeated, np.sort(keys_x))
-        in_y = _how_often(repeated, np.sort(keys_y))
+        in_x = _how_often(repeated, in_order(keys_x))
+        in_y = _how_often(repeated, in_order(keys_y))
         singles = (len(keys_x) - int(in_x.sum()), len(keys_y) - int(in_y.sum()))
         return cls(singles, repeated, in_x, in_y)
 

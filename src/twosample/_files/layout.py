@@ -123,6 +123,11 @@ class Dialect:
     header: bool = True
 
     @property
+    def as_in_file(self) -> bool:
+        """Whether the text is in the file as a parser needs it."""
+        return self.encoding == "utf-8" and not self.before and self.separator != " "
+
+    @property
     def lines_before(self) -> int:
         """What to add to the number of a line of the text for that of the file."""
         return 0 if self.header else -1
@@ -132,7 +137,7 @@ class Dialect:
 def text_of(file: Path, dialect: Dialect) -> Iterator[io.BufferedReader]:
     """The bytes of a text file in UTF-8, with a line of names."""
     with opened(file) as stream:
-        if dialect.encoding == "utf-8" and not dialect.before and dialect.separator != " ":
+        if dialect.as_in_file:
             yield stream
             return
         pieces = _pieces(stream, file, dialect)
@@ -260,13 +265,17 @@ def _encoding(file: Path, layout: Layout) -> str:
 def _first_line_not_utf8(stream: io.BufferedReader, file: Path) -> tuple[int, bytes] | None:
     """The number and the bytes of the first line that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    lines = 0
+    before = 0  # bytes before this block
     kept = b""  # bytes of a character that the last block has cut
     while True:
         block = stream.read(_BLOCK)
+        if block.isascii() and block and not kept:
+            before += len(block)  # nearly all blocks, and it takes no time to see
+            continue
         try:
             decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
+            lines = _lines_in(stream, before)
             if not block:
                 raise InputError(
                     f"{file} ends within a character of UTF-8 (line {lines + 1}); was it written "
@@ -279,8 +288,19 @@ def _first_line_not_utf8(stream: io.BufferedReader, file: Path) -> tuple[int, by
             return lines + joined.count(b"\n", 0, error.start) + 1, line[:_HEAD]
         if not block:
             return None
+        before += len(block)
         kept = decoder.getstate()[0]
+
+
+def _lines_in(stream: io.BufferedReader, size: int) -> int:
+    """How many lines end within the first bytes of a stream."""
+    stream.seek(0)
+    lines = 0
+    while size > 0:
+        block = stream.read(min(size, _BLOCK))
         lines += block.count(b"\n")
+        size -= len(block)
+    return lines
 
 
 def _head(file: Path, encoding: str) -> str:
@@ -321,11 +341,12 @@ def _separator(head: str, own: str, file: Path) -> str:
     """What stands between fields: the own mark of the file, unless another one fits better."""
     is_plain = file.name.lower().removesuffix(".gz").endswith(".txt")
     marks = list(dict.fromkeys((own, *_MARKS, *((" ",) if is_plain else ()))))
-    widths = {mark: [len(row) for row in _rows(head, mark)] for mark in marks}
-    fitting = [mark for mark in marks if _is_rectangle(widths[mark], mark)]
+    there = [mark for mark in marks if mark in head or mark == " "]
+    widths = {mark: [len(row) for row in _rows(head, mark)] for mark in there}
+    fitting = [mark for mark, sizes in widths.items() if _is_rectangle(sizes, mark)]
     if not fitting:
         # Some line is at fault, about which a reader will say more. The first line decides.
-        fitting = [mark for mark in marks if widths[mark] and widths[mark][0] > 1]
+        fitting = [mark for mark, sizes in widths.items() if sizes and sizes[0] > 1]
     found = fitting[0] if fitting else own
     if found != own and not is_plain:
         warn(

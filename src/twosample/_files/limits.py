@@ -32,7 +32,9 @@ HARMLESS = 2**20
 """Bytes that are no danger to any memory, whatever the file was that held them."""
 
 _BLOCK = 2**20
-_QUOTE = ord('"')
+_CACHED = 2**18  # bytes that caches hold
+_MARK = b'"'
+_QUOTE = ord(_MARK)
 
 
 class LengthCheck:
@@ -68,7 +70,7 @@ class LengthCheck:
             marks = _first_and_last(part, (b"\n", b"\r", self._separator))
         self._field = self._continued(self._field, part, marks, LONGEST_FIELD, "field")
         self._line = self._continued(self._line, part, ends, LONGEST_LINE, "line")
-        self._lines += part.count(b"\n")
+        self._lines += count_of(part, "\n")
 
     def _outside_quotes(self, part: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
         """Where the first and last separators or ends of lines stand, and the ends alone."""
@@ -100,11 +102,43 @@ def inside_quotes(text: bytes) -> NDArray[np.bool_]:
     return np.logical_xor.accumulate(is_quote)
 
 
+def count_of(text: bytes | bytearray, mark: str) -> int:
+    """How often a character of ASCII comes; several times as quick as `bytes.count`."""
+    letters = np.frombuffer(text, dtype=np.uint8)
+    starts = range(0, len(letters), _CACHED)
+    parts = (letters[start : start + _CACHED] for start in starts)
+    return sum(int(np.count_nonzero(part == ord(mark))) for part in parts)
+
+
+def plain_separators(stream: io.BufferedReader, separator: str) -> int | None:
+    """How many separators a text has, if it is as plain as most are; else None.
+
+    Plain is what all parsers read alike: without quotation marks, with lines that end in newlines
+    alone, and with no line that is long.
+    """
+    count = 0
+    mark = separator.encode()
+    block = bytearray(LONGEST_FIELD // 2)
+    while size := stream.readinto(block):
+        if size < len(block):
+            del block[size:]  # the last one
+        # What is in every block is nowhere further apart than two of them are long.
+        if b"\n" not in block or mark not in block or b"\r" in block or _MARK in block:
+            return None
+        count += count_of(block, separator)
+    return count
+
+
 def _first_and_last(part: bytes, marks: tuple[bytes, ...]) -> tuple[int, int]:
     """Where the first and the last of some marks stand; -1 if there is none."""
-    firsts = [part.find(mark) for mark in marks if mark in part]
-    lasts = [part.rfind(mark) for mark in marks]
-    return min(firsts, default=-1), max(lasts)
+    first = -1
+    last = -1
+    for mark in marks:
+        # Only before the first and behind the last that are known, which is next to nothing.
+        found = part.find(mark, 0, first if first >= 0 else len(part))
+        first = found if found >= 0 else first
+        last = max(last, part.rfind(mark, last + 1))
+    return first, last
 
 
 def _ends_of(is_mark: NDArray[np.bool_]) -> tuple[int, int]:
@@ -117,11 +151,15 @@ def _ends_of(is_mark: NDArray[np.bool_]) -> tuple[int, int]:
 def all_of(stream: io.BufferedReader, file: Path, separator: str) -> bytes:
     """The text of a file, whose lengths are looked at while it comes."""
     lengths = LengthCheck(file, separator)
-    text = io.BytesIO()
+    if isinstance(stream.raw, io.FileIO):  # it is as large as the file, which is known to fit
+        text = stream.read()
+        lengths.see(text)
+        return text
+    blocks = []
     while block := stream.read(_BLOCK):
         lengths.see(block)
-        text.write(block)
-    return text.getvalue()
+        blocks.append(block)
+    return b"".join(blocks)
 
 
 def lines_of(stream: io.BufferedReader, file: Path) -> Iterator[bytes]:

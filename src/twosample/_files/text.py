@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ from .._data.columns import Columns
 from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError, Obstacles
-from .handles import empty, opened, polars_for, sentence, told_about
+from .handles import empty, is_zipped, opened, polars_for, sentence, told_about
 from .layout import AS_IT_SHOWS, MISSING, Dialect, Layout, find_dialect, text_of
-from .limits import LengthCheck, all_of, inside_quotes
+from .limits import LONGEST_FIELD, LengthCheck, all_of, count_of, inside_quotes, plain_separators
 
 if TYPE_CHECKING:
     import polars
@@ -44,8 +45,58 @@ def read_text(
     """
     dialect = _dialect(file, layout)
     with text_of(file, dialect) as stream:
-        raw = _with_newlines(all_of(stream, file, dialect.separator))
-    return _parsed(raw, file, rules, dialect, before=dialect.lines_before), dialect
+        text = None
+        if dialect.as_in_file and not is_zipped(file):
+            text = _plain_text(stream, file, dialect.separator)
+            stream.seek(0)
+        if text is None:
+            raw = _with_newlines(all_of(stream, file, dialect.separator))
+            text = _Text.of(raw, dialect.separator)
+    return _parsed(text, file, rules, dialect, before=dialect.lines_before), dialect
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Some text with a header.
+
+    Attributes
+    ----------
+    source
+        All of it, or the file that it is all of.
+    start
+        As much of it as has the header, at least.
+    separators
+        How many there are.
+    is_ambiguous
+        Whether readers may differ about a quotation mark in a field, or a lone carriage return.
+    """
+
+    source: bytes | Path
+    start: bytes
+    separators: int
+    is_ambiguous: bool
+
+    @classmethod
+    def of(cls, raw: bytes, separator: str) -> _Text:
+        """Text that is in memory."""
+        lone = b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")
+        return cls(raw, raw, count_of(raw, separator), lone or _QUOTE in raw)
+
+    @property
+    def raw(self) -> bytes:
+        """All of it."""
+        return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+
+
+def _plain_text(stream: io.BufferedReader, file: Path, separator: str) -> _Text | None:
+    """The text of a file in which nothing is odd, which polars can read itself; else None."""
+    start = stream.read(LONGEST_FIELD)
+    start = start[: start.rfind(b"\n") + 1]
+    if start.strip() == b"":
+        return None
+    stream.seek(0)
+    separators = plain_separators(stream, separator)
+    return None if separators is None else _Text(file.absolute(), start, separators, False)
 
 
 def text_parts(
@@ -89,18 +140,20 @@ def _pieces(
     file: Path, rules: Columns, dialect: Dialect, types: Mapping[str, Any]
 ) -> Iterator[polars.DataFrame]:
     """A text file in parts, each parsed by itself but for the `types` of columns that are known."""
+    separator = dialect.separator
     returns = _has_only_returns(file, dialect)
     with text_of(file, dialect) as stream, told_about(file):
         header = b""
         lines = dialect.lines_before
-        for raw in _cut(stream, returns, LengthCheck(file, dialect.separator)):
+        for raw in _cut(stream, returns, LengthCheck(file, separator)):
             if not header:
                 header = raw[: _end_of_header(raw)]
-                yield _parsed(raw, file, rules, dialect, types, lines)
+                yield _parsed(_Text.of(raw, separator), file, rules, dialect, types, lines)
             else:
                 # Each piece is parsed with the header, whose lines do not count twice.
                 before = lines - header.count(b"\n")
-                yield _parsed(header + raw, file, rules, dialect, types, before)
+                text = _Text.of(header + raw, separator)
+                yield _parsed(text, file, rules, dialect, types, before)
             lines += raw.count(b"\n")
         if not header:
             raise _no_text(file)
@@ -160,7 +213,7 @@ def _end_of_header(raw: bytes) -> int:
 
 
 def _parsed(
-    raw: bytes,
+    text: _Text,
     file: Path,
     rules: Columns,
     dialect: Dialect,
@@ -171,7 +224,7 @@ def _parsed(
 
     Parameters
     ----------
-    raw
+    text
         The text, with a header.
     file
         What messages call it.
@@ -187,7 +240,7 @@ def _parsed(
     pl = polars_for(file)
     known = types or {}
     separator = dialect.separator
-    fields = _first(raw, file, separator)  # with the blanks around names, as polars has them
+    fields = _first(text.start, file, separator)  # with the blanks around names, as polars has them
     header = _header(fields, file)
     as_written = {name for name in header if rules.kind_of(name) == "category"}
     overrides: dict[str, Any] = {}
@@ -195,31 +248,38 @@ def _parsed(
         if name in as_written or known.get(name) == pl.String:
             overrides |= {field: pl.String, _doubled(field): pl.String}
     try:
-        table = _inferred(pl, raw, dialect, overrides)
+        table, levels = _inferred(pl, text.source, dialect, overrides)
     except pl.exceptions.PolarsError as error:
         # If a line has too many fields, this raises an error that says which.
-        _scan(raw, file, separator, len(header), before)
-        if _is_ambiguous(raw):
+        _scan(text.raw, file, separator, len(header), before)
+        if text.is_ambiguous:
             raise _ambiguous(file) from error
         raise
     table = _named_as_in_header(table, fields, header)
-    if _needs_scan(table, raw, separator, len(header)):
-        rows, blank = _scan(raw, file, separator, len(header), before)
+    blank: list[int] = []
+    if _needs_scan(table, text, len(header)):
+        rows, blank = _scan(text.raw, file, separator, len(header), before)
         if table.columns != header or rows != table.height:
             raise _ambiguous(file)
-        if blank and len(header) > 1:
-            table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
     columns = []
     obstacles = Obstacles()
-    for column in table:
+    for place, column in enumerate(table):
         name = column.name.strip()
-        if dialect.decimal == "," and column.dtype == pl.String and name not in as_written:
-            with obstacles.noted():
-                _check_points(column, file, name)
-        typed = _typed(pl, column, name in as_written, known.get(name), dialect.decimal)
+        of_text = levels.get(place)
+        if of_text is None:
+            typed = column if name not in known else column.cast(known[name])
+        else:
+            if dialect.decimal == "," and name not in as_written:
+                with obstacles.noted():
+                    _check_points(of_text, file, name)
+            typed_levels = _typed(pl, of_text, name in as_written, known.get(name), dialect.decimal)
+            typed = _mapped(column, of_text, typed_levels)
         columns.append(typed.alias(name))
     obstacles.raise_any()
-    return table.select(columns)
+    table = table.select(columns)
+    if blank and table.width > 1:
+        table = table.with_row_index("").filter(~pl.col("").is_in(blank)).drop("")
+    return table
 
 
 def _doubled(name: str) -> str:
@@ -241,65 +301,116 @@ def _named_as_in_header(
     return table
 
 
-def _needs_scan(table: polars.DataFrame, raw: bytes, separator: str, width: int) -> bool:
+def _needs_scan(table: polars.DataFrame, text: _Text, width: int) -> bool:
     """Whether the text must be read again line by line, since polars accepts rows of any length.
 
     It fills a row that is too short, or blank, with missing values, and ignores an empty field too
     many.
     """
-    if raw.count(separator.encode()) != (width - 1) * (table.height + 1):
+    if text.separators != (width - 1) * (table.height + 1):
         return True
     if table.width and table[:, -1].null_count():
         return True
-    return _is_ambiguous(raw)
+    return text.is_ambiguous
 
 
-def _inferred(pl: Any, raw: bytes, dialect: Dialect, known: Mapping[str, Any]) -> polars.DataFrame:
-    """The table in some text; a column is what all of its values are.
+def _inferred(
+    pl: Any, source: bytes | Path, dialect: Dialect, known: Mapping[str, Any]
+) -> tuple[polars.DataFrame, dict[int, polars.Series]]:
+    """The table in some text, and the different values of each column of text, by its place.
 
-    First it is read as what the first values are. Only where that does not do are all values looked
-    at, which takes much longer.
+    A column is what all of its values are. First it is read as what the first values are. Only
+    where that does not do are all values looked at, which takes much longer. So do words for
+    missing values and dates: polars looks for them in every field, if it is asked to.
     """
 
-    def read(rows: int | None) -> polars.DataFrame:
+    def read(rows: int | None, missing: Sequence[str] = MISSING) -> polars.DataFrame:
         table: polars.DataFrame = pl.read_csv(
-            raw,
+            source,
+            glob=False,
             separator=dialect.separator,
             decimal_comma=dialect.decimal == ",",
             infer_schema_length=rows,
-            null_values=[*MISSING],
-            try_parse_dates=True,
+            null_values=[*missing],
             schema_overrides=known,
         )
         return table
 
+    def levels_of(table: polars.DataFrame) -> dict[int, polars.Series]:
+        texts = {place: column for place, column in enumerate(table) if column.dtype == pl.String}
+        return {place: _levels(column) for place, column in texts.items()}
+
     try:
-        table = read(FIRST)
+        table = read(FIRST, ())
+        levels = levels_of(table)
+        if any(column.is_in(MISSING[1:]).any() for column in levels.values()):
+            table = read(FIRST)
+            levels = levels_of(table)
+        settled = all(
+            column.name in known or column.head(FIRST).null_count() < FIRST for column in table
+        )
+        if table.height > FIRST and not settled:  # the first rows of a column are all missing
+            table = read(None)
+            levels = levels_of(table)
     except pl.exceptions.PolarsError:
         try:
-            return read(None)
+            table = read(None)
         except pl.exceptions.PolarsError:
             # polars may take for a number what it cannot read as one, such as digits of other
             # scripts. Then all columns are text.
-            return read(0)
-    if table.height <= FIRST:
-        return table
-    if all(column.name in known or _is_settled(column) for column in table):
-        return table
-    return read(None)
+            table = read(0)
+        levels = levels_of(table)
+    for place, column in list(levels.items()):
+        dates = None if table.columns[place] in known else _dates(pl, column)
+        if dates is not None:
+            table.replace_column(place, _mapped(table[:, place], column, dates))
+            del levels[place]
+    return table, levels
 
 
-def _is_settled(column: polars.Series) -> bool:
-    """Whether the first rows tell the type of a column.
-
-    They do not if they are all missing, nor if they are dates, which are read in several ways.
-    """
-    return not column.dtype.is_temporal() and column.head(FIRST).null_count() < FIRST
+def _levels(column: polars.Series) -> polars.Series:
+    """The different values of a column, in their order; by their hashes, which is quicker."""
+    return column.gather(column.hash(0).arg_unique())
 
 
-def _is_ambiguous(raw: bytes) -> bool:
-    """Whether readers may differ about a quotation mark in a field, or a lone carriage return."""
-    return _QUOTE in raw or raw.count(b"\r") != raw.count(b"\r\n")
+def _dates(pl: Any, levels: polars.Series) -> polars.Series | None:
+    """Text as dates or times, as polars finds them; None if not all of it is."""
+
+    def read(column: polars.Series, rows: int | None) -> polars.Series | None:
+        text = column.to_frame("").write_csv()
+        try:
+            found = pl.read_csv(text.encode(), try_parse_dates=True, infer_schema_length=rows)
+        except pl.exceptions.PolarsError:
+            return None
+        dates: polars.Series = found.to_series()
+        is_right = dates.dtype.is_temporal() and len(dates) == len(column)
+        return dates if is_right and not dates.null_count() else None
+
+    present = levels.drop_nulls()
+    some = present.head(100)
+    # All that polars takes for a date begins with a digit.
+    if not len(some) or not some[0].lstrip()[:1].isdigit() or read(some, None) is None:
+        return None
+    dates = read(present, FIRST)
+    # What begins with times and then has days alone is text. polars would give these a time.
+    has_time = dates is not None and isinstance(dates.dtype, pl.Datetime)
+    if dates is None or (has_time and (present.str.len_bytes() <= len("2024-01-31")).any()):
+        dates = read(present, None)
+    if dates is None or len(present) == len(levels):
+        return dates
+    return _mapped(levels, present, dates)
+
+
+def _mapped(column: polars.Series, levels: polars.Series, values: polars.Series) -> polars.Series:
+    """A column with other values for each of its different ones."""
+    if len(column) == len(levels):
+        return values.alias(column.name)  # no value comes twice, and they are in order
+    if values.dtype == levels.dtype and levels.equals(values, null_equal=True):
+        return column
+    present = levels.is_not_null()
+    return column.replace_strict(
+        levels.filter(present), values.filter(present), default=None, return_dtype=values.dtype
+    )
 
 
 def _ambiguous(file: Path) -> InputError:
@@ -406,14 +517,12 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
 def _typed(
     pl: Any, column: polars.Series, as_written: bool, known: Any, decimal: str
 ) -> polars.Series:
-    """A column in its type: the `known` one, or what its values say.
+    """Text in its type: the `known` one, or what its values say.
 
     polars takes numbers with blanks around them, and nan, for text; so numbers and booleans are
     looked for there. A column that is to be a category stays `as_written`, except that 1.0 is the
     level 1, as in other tables.
     """
-    if column.dtype != pl.String:
-        return column if known is None else column.cast(known)
     text = column.str.strip_chars()
     text = text.set(text.is_in(MISSING), None)
     if text.null_count() == len(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -139,8 +140,16 @@ def look_first(
 
 
 def _looks(pair: Pair, rules: Columns) -> tuple[Look, Look]:
-    x = look_at(pair[0], "X", rules)
-    return x, look_at(pair[1], "Y", rules, like=x)
+    if not pair[0].in_memory:
+        x = look_at(pair[0], "X", rules)
+        return x, look_at(pair[1], "Y", rules, key_columns=x.key_columns)
+    # Most of the time is spent in NumPy and polars, which let other threads run.
+    with ThreadPoolExecutor(1) as pool:
+        of_y = pool.submit(look_at, pair[1], "Y", rules)
+        x = look_at(pair[0], "X", rules)
+        y = of_y.result()
+    y.key_columns = x.key_columns
+    return x, y
 
 
 def _found(

@@ -13,18 +13,13 @@ from ..._data.columns import Columns
 from ..._findings import Finding, Severity
 from .chance import all_in_one, equal_shares
 from .levels import level_findings, likeness
-from .looks import ColumnLook, Look
+from .looks import CODES, ColumnLook, Look
 from .words import count, date_or_number, number, quoted, share
 
 CHANCE = 0.005
 """The chance that a table of samples that do not differ gets a finding of some kind."""
 
 _MOST_HOMES = 200  # columns among which the home of strange values is looked for
-_CODES = frozenset(
-    sign * value
-    for sign in (1, -1)
-    for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
-) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
 # Not 1024: samples of usual size cannot tell it from 1000.
 _FACTORS = {
     **{10.0**power: f"a factor of {10**power:,}".replace(",", " ") for power in (1, 2, 3, 4, 6, 9)},
@@ -263,7 +258,7 @@ def _codes(name: str, x: Look, y: Look, chance: float) -> list[tuple[Finding, fl
     high = max(x.columns[name].high, y.columns[name].high)
     for code in (low, high):
         times = [_times_at(look.columns[name], code) for look in (x, y)]
-        if code not in _CODES or sum(times) < 3 or not _stands_apart(code, pooled):
+        if code not in CODES or sum(times) < 3 or not _stands_apart(code, pooled):
             continue
         shares = [
             f"{share(at, look.columns[name].present)} rows of {look.name}"

@@ -17,18 +17,25 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ..._data.columns import Columns
-from ..._data.copies import Counted
 from ..._data.reading import read
 from ..._data.row_keys import Keys, array_keys, mixed, row_keys
 from ..._data.streams import Stream
 from ..._data.tables import AS_FOUND, Origin, Source
+from .keys import ALL_KEYS, KeyLook
 from .parts import Column, Holds, Labels, Numbers, Part, part_of
 
 _ROWS = 20_000  # that are kept to look at
 _KEYS = 2**22  # of rows of a stream
 _MOST_LEVELS = 20_000
+_A_FEW = 1000  # rows that show how many different values a column has
 _UNLIKELY = 1e-6  # the chance to take independent numbers for those of rows
-_ALL_KEYS = np.uint64(2**64 - 1)
+
+CODES = frozenset(
+    sign * value
+    for sign in (1, -1)
+    for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
+) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
+"""Numbers that often stand for something else, such as a missing value."""
 
 
 @dataclass
@@ -44,7 +51,7 @@ class ColumnLook:
     low, high
         The range of its numbers.
     at_low, at_high
-        How many of them are at the ends of it.
+        How many of them are at the ends of it, if the ends are `CODES`.
     order
         1 if they never fall from row to row, -1 if they never rise, 0 if neither.
     levels
@@ -92,8 +99,7 @@ class ColumnLook:
         if isinstance(column, Labels):
             self._include_labels(column)
         elif column.missing < rows:
-            values = column.values
-            self._include_numbers(values[~np.isnan(values)] if column.missing else values)
+            self._include_numbers(column, rows)
 
     def _include_labels(self, column: Labels) -> None:
         self.all_different &= column.different == len(column.hashes) - column.missing
@@ -102,23 +108,27 @@ class ColumnLook:
         if len(self.levels) > _MOST_LEVELS:
             self.levels = Counter(dict(self.levels.most_common(_MOST_LEVELS // 2)))
 
-    def _include_numbers(self, values: NDArray[Any]) -> None:
-        low = float(values.min())
-        high = float(values.max())
+    def _include_numbers(self, column: Numbers, rows: int) -> None:
+        low = column.low
+        high = column.high
         if low <= self.low:
-            self.at_low = int((values == low).sum()) + self.at_low * (low == self.low)
+            self.at_low = _times(low, column) + self.at_low * (low == self.low)
             self.low = low
         if high >= self.high:
-            self.at_high = int((values == high).sum()) + self.at_high * (high == self.high)
+            self.at_high = _times(high, column) + self.at_high * (high == self.high)
             self.high = high
-        self._look_at_order(values)
+        self._look_at_order(column, rows)
 
-    def _look_at_order(self, values: NDArray[Any]) -> None:
+    def _look_at_order(self, column: Numbers, rows: int) -> None:
         if self.order == 0:
             return
-        order = _order(values[:100])  # of most columns this says it already
-        if order:
-            order = _order(values)
+        start = column.some(np.arange(min(_A_FEW, rows)))
+        if _order(start[~np.isnan(start)]) == 0:  # as of most columns
+            self.order = 0
+            return
+        values = column.values
+        values = values[~np.isnan(values)] if column.missing else values
+        order = _order(values)
         if order and self._last is not None:
             joint = _order(np.array([self._last, values[0]]))
             order = order if joint in (order, 2) else 0
@@ -128,6 +138,11 @@ class ColumnLook:
             order = 0
         self.order = order
         self._last = float(values[-1])
+
+
+def _times(code: float, column: Numbers) -> int:
+    """How often a code is there; 0 for other values, which nobody asks for."""
+    return int((column.values == code).sum()) if code in CODES else 0
 
 
 def _order(values: NDArray[Any]) -> int:
@@ -140,64 +155,6 @@ def _order(values: NDArray[Any]) -> int:
 
 
 @dataclass
-class KeyLook:
-    """The keys of the rows of a sample; of very many rows those that are small.
-
-    Attributes
-    ----------
-    below
-        Keys above this one are not kept.
-    total
-        A sum over all keys, which does not depend on their order.
-    """
-
-    most: int | None
-    below: np.uint64 = _ALL_KEYS
-    rows: int = 0
-    total: int = 0
-    _kept: list[Keys] = field(default_factory=list)
-    _size: int = 0
-
-    def include(self, keys: Keys) -> None:
-        """Keep the keys of the next batch."""
-        self.rows += len(keys)
-        self.total = (self.total + int(mixed(keys).sum(dtype=np.uint64))) % 2**64
-        small = keys if self.below == _ALL_KEYS else keys[keys <= self.below]
-        self._kept.append(small)
-        self._size += len(small)
-        while self.most is not None and self._size > self.most:
-            self.below = np.uint64(int(self.below) // 2)
-            kept = self.all()
-            self._kept = [kept[kept <= self.below]]
-            self._size = len(self._kept[0])
-
-    @property
-    def complete(self) -> bool:
-        """Whether all keys were kept."""
-        return bool(self.below == _ALL_KEYS)
-
-    def all(self) -> Keys:
-        """All keys that were kept, in the order of the rows."""
-        if len(self._kept) != 1:
-            self._kept = [np.concatenate([np.empty(0, dtype=np.uint64), *self._kept])]
-        return self._kept[0]
-
-    def same(self, other: KeyLook) -> bool:
-        """Whether two samples hold the same rows, each as often, in whatever order."""
-        return (self.rows, self.total) == (other.rows, other.total)
-
-    def counted(self, other: KeyLook) -> Counted:
-        """How often rows come in this sample and in another; of the kinds that both have kept."""
-        below = min(self.below, other.below)
-        of_x = self.all()
-        of_y = other.all()
-        if below != _ALL_KEYS:
-            of_x = of_x[of_x <= below]
-            of_y = of_y[of_y <= below]
-        return Counted.of(of_x, of_y)
-
-
-@dataclass
 class Look:
     """What is known of a sample.
 
@@ -207,6 +164,8 @@ class Look:
         What messages call it.
     source
         The file, on the command line.
+    in_memory
+        Whether all rows are there at once, so that there is one batch of them.
     rows
         How many rows it has.
     columns
@@ -215,23 +174,48 @@ class Look:
         Of an image; None for tables.
     named
         Whether columns have names of their own.
-    keys
-        The keys of the rows; None where the columns by which to know them are not there.
     key_columns
-        The columns that make the keys: all but those that number the rows.
+        The columns by which rows are known: all but those that number the rows.
     """
 
     name: str
     source: Source | None
-    keys: KeyLook | None
+    in_memory: bool
     rows: int = 0
     columns: dict[str, ColumnLook] = field(default_factory=dict)
     shape: tuple[int, ...] | None = None
     named: bool = False
     key_columns: tuple[str, ...] | None = None
-    _drawn: list[NDArray[np.uint64]] = field(default_factory=list)
+    _keys: KeyLook | None = None
+    _held: dict[str, Column] | None = None  # what is in memory, until all of its keys are made
+    _drawn: list[Keys] = field(default_factory=list)
     _some: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
-    _below: np.uint64 = _ALL_KEYS
+    _below: np.uint64 = ALL_KEYS
+
+    def __post_init__(self) -> None:
+        self._keys = KeyLook(None if self.in_memory else _KEYS)
+
+    @property
+    def keys(self) -> KeyLook | None:
+        """The keys of the rows; None where the columns by which to know them are not there."""
+        if self._held is not None:
+            self._include_keys(self._held, self.rows)
+            self._held = None
+        return self._keys
+
+    def keys_by(self, names: Sequence[str]) -> Keys | None:
+        """The keys of the rows by some columns alone; None if these are not in memory."""
+        if self._held is None or not self._held.keys() >= set(names):
+            return None
+        return row_keys((self._held[name].keys() for name in names), self.rows)
+
+    def telling_columns(self, most: int) -> list[str]:
+        """Some of the columns by which rows are known: those with the most different values."""
+
+        def different(name: str) -> int:
+            return self.columns[name].different or len(np.unique(self.some(name)[:_A_FEW]))
+
+        return sorted(self.key_columns or (), key=different, reverse=True)[:most]
 
     def some(self, column: str) -> NDArray[np.float64]:
         """The values of a column of numbers in the rows that were kept, without missing ones."""
@@ -241,7 +225,7 @@ class Look:
 
     def include(self, part: Part, tested: Sequence[str] | None) -> None:
         """Look at the next batch, of which these columns are tested."""
-        if part.images is not None or part.columns is None:
+        if part.columns is None:
             self._include_images(part)
             return
         columns = part.columns
@@ -252,36 +236,38 @@ class Look:
         for name, column in columns.items():
             self.columns.setdefault(name, ColumnLook()).include(column, part.rows)
             if isinstance(column, Numbers):
-                values = column.values if drawn is None else column.values[drawn]
-                self._some.setdefault(name, []).append(values.astype(np.float64))
+                self._some.setdefault(name, []).append(column.some(drawn))
         self.rows += part.rows
         self._thin_out()
-        self._include_keys(columns, part.rows)
+        if self.key_columns is None:
+            names = [name for name in sorted(columns) if not self.numbers_rows(name)]
+            self.key_columns = tuple(names or sorted(columns))
+        if self.in_memory:
+            self._held = columns
+        else:
+            self._include_keys(columns, part.rows)
 
     def _include_images(self, part: Part) -> None:
         if part.images is None:
             return
         self.rows += part.rows
         self.shape = part.images.shape[1:]
-        if self.keys is not None:
-            self.keys.include(array_keys(part.images))
+        if self._keys is not None:
+            self._keys.include(array_keys(part.images))
 
     def _include_keys(self, columns: dict[str, Column], rows: int) -> None:
-        if self.key_columns is None:
-            self.key_columns = tuple(
-                name for name in sorted(columns) if not self.numbers_rows(name)
-            ) or tuple(sorted(columns))
-        if self.keys is None or not columns.keys() >= set(self.key_columns):
-            self.keys = None
+        names = self.key_columns or ()
+        if self._keys is None or not columns.keys() >= set(names):
+            self._keys = None
             return
-        self.keys.include(row_keys((columns[name].keys() for name in self.key_columns), rows))
+        self._keys.include(row_keys((columns[name].keys() for name in names), rows))
 
     def _draw(self, rows: int) -> NDArray[np.int64] | None:
         """Which of the next rows are kept; None for all."""
         numbers = mixed(np.arange(self.rows, self.rows + rows, dtype=np.uint64))
-        while self._below == _ALL_KEYS and rows > 2 * _ROWS and (numbers <= self._below).all():
+        while self._below == ALL_KEYS and rows > 2 * _ROWS and (numbers <= self._below).all():
             self._below = np.uint64(int(self._below) // max(2, rows // _ROWS))
-        if self._below == _ALL_KEYS:
+        if self._below == ALL_KEYS:
             self._drawn.append(numbers)
             return None
         drawn = np.flatnonzero(numbers <= self._below)
@@ -326,14 +312,14 @@ class Look:
 
 
 def look_at(
-    stream: Stream, sample: str, rules: Columns = AS_FOUND, like: Look | None = None
+    stream: Stream,
+    sample: str,
+    rules: Columns = AS_FOUND,
+    key_columns: tuple[str, ...] | None = None,
 ) -> Look:
-    """Go once through a sample. Rows are known by the columns by which those of `like` are."""
+    """Go once through a sample; `key_columns` are those by which rows are known, if that is."""
     origin = stream.origin(sample)
-    most = None if stream.in_memory else _KEYS
-    look = Look(origin.sample, origin.source, KeyLook(most))
-    if like is not None:
-        look.key_columns = like.key_columns
+    look = Look(origin.sample, origin.source, stream.in_memory, key_columns=key_columns)
     stream.count(sample, rules)  # batches that come only once are kept as `rules` read them
     for batch in _batches(stream):
         part = _part(batch, origin, rules)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
 
 import narwhals as nw
@@ -26,11 +28,51 @@ _SHOWN = 1000  # of which are kept where there are more
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The values of a column of numbers, of true and false, or of dates (in days since 1970)."""
+    """The values of a column of numbers, of true and false, or of dates (in days since 1970).
+
+    Attributes
+    ----------
+    holds
+        What its values are.
+    missing
+        How many values are not there.
+    low, high
+        The range of the others; NaN if there are none.
+    make_values, make_some
+        What gives all values, and those at some places, as `values` and `some` do.
+    """
 
     holds: Holds
-    values: NDArray[Any]  # (N,) of int64 or float64, with NaN for missing values
     missing: int
+    low: float
+    high: float
+    make_values: Callable[[], NDArray[Any]]
+    make_some: Callable[[NDArray[np.int64]], NDArray[Any]]
+
+    @classmethod
+    def of(cls, holds: Holds, values: NDArray[Any]) -> Numbers:
+        """Numbers in an array, NaN where one is missing."""
+        values = np.ascontiguousarray(values)
+        values = values.astype(np.int64 if values.dtype.kind in "iu" else np.float64, copy=False)
+        low = values.min() if len(values) else math.nan
+        high = values.max() if len(values) else math.nan
+        missing = 0
+        if np.isnan(low):  # which it is if one of them is
+            present = values[~np.isnan(values)]
+            missing = len(values) - len(present)
+            low = present.min() if len(present) else math.nan
+            high = present.max() if len(present) else math.nan
+        return cls(holds, missing, float(low), float(high), lambda: values, values.__getitem__)
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """(N,) all of them, of int64 or float64, with NaN for missing values."""
+        return self.make_values()
+
+    def some(self, places: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        """Those at some places, or all."""
+        values = self.values if places is None else self.make_some(places)
+        return values.astype(np.float64)
 
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
@@ -115,9 +157,9 @@ def _part_of_array(data: Any) -> Part:
 
 def _array_column(values: NDArray[Any]) -> Column:
     if values.dtype.kind == "b":
-        return Numbers("true and false", values.astype(np.float64), 0)
+        return Numbers.of("true and false", values.astype(np.float64))
     if values.dtype.kind in "iuf":
-        return _numbers("numbers", values)
+        return Numbers.of("numbers", values)
     return _labels([None if value is None else str(value) for value in values.tolist()])
 
 
@@ -128,7 +170,7 @@ def _part_of_table(table: Table) -> Part:
             columns[name] = _labels(table.labels[place])
         else:
             holds: Holds = "true and false" if table.kinds[place] == "boolean" else "numbers"
-            columns[name] = _numbers(holds, table.numbers[:, place])
+            columns[name] = Numbers.of(holds, table.numbers[:, place])
     return Part(len(table), columns, named=table.named)
 
 
@@ -138,15 +180,19 @@ def _part_of_table(table: Table) -> Part:
 def _column(column: nw.Series[Any]) -> Column:
     dtype = column.dtype
     if dtype == nw.Boolean:
-        return _numbers("true and false", _as_floats(column))
+        floats = _as_floats(column) if column.null_count() else column.to_numpy().astype(np.float64)
+        return Numbers.of("true and false", floats)
     if dtype.is_numeric():
+        native = _of_polars(column)
+        if native is not None and dtype in (nw.Float64, nw.Int64):
+            return _numbers_of_polars(native)
         exact = dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128, nw.UInt64)
         if exact and not column.null_count():
-            return Numbers("numbers", np.asarray(column.to_numpy()).astype(np.int64), 0)
-        return _numbers("numbers", _as_floats(column))
+            return Numbers.of("numbers", column.to_numpy())
+        return Numbers.of("numbers", _as_floats(column))
     if dtype in (nw.Date, nw.Datetime):
         days = _as_floats(column.dt.timestamp("us")) / 86_400e6
-        return _numbers("dates", days)
+        return Numbers.of("dates", days)
     if dtype in (nw.String, nw.Categorical, nw.Enum):
         return _text(column)
     values = _with_gaps(column)
@@ -166,25 +212,40 @@ def _as_floats(column: nw.Series[Any]) -> NDArray[np.float64]:
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
-def _numbers(holds: Holds, values: NDArray[Any]) -> Numbers:
-    values = np.ascontiguousarray(values)
-    if values.dtype.kind in "iu":
-        return Numbers(holds, values.astype(np.int64), 0)
-    values = values.astype(np.float64, copy=False)
-    # A sum is quick, and NaN if one of the values is.
-    with np.errstate(all="ignore"):
-        missing = int(np.isnan(values).sum()) if np.isnan(values.sum()) else 0
-    return Numbers(holds, values, missing)
+def _of_polars(column: nw.Series[Any]) -> Any | None:
+    """The series of polars that it is; None if it is of another library."""
+    if importlib.util.find_spec("polars") is None:
+        return None
+    import polars
+
+    native = column.to_native()
+    return native if isinstance(native, polars.Series) else None
+
+
+def _numbers_of_polars(series: Any) -> Numbers:
+    """Numbers of polars, which stay there: to have them in one piece takes longer than to look."""
+    missing = series.null_count()
+    if series.dtype.is_float():
+        missing += series.is_nan().sum()
+    low = series.min() if missing < len(series) else math.nan
+    high = series.max() if missing < len(series) else math.nan
+    return Numbers(
+        "numbers",
+        missing,
+        float(low),
+        float(high),
+        series.to_numpy,
+        lambda places: np.asarray(series.gather(places).to_numpy()),
+    )
 
 
 def _text(column: nw.Series[Any]) -> Labels:
-    if importlib.util.find_spec("polars") is not None:
-        import polars
+    native = _of_polars(column)
+    if native is None:
+        return _labels([None if value is None else str(value) for value in _with_gaps(column)])
+    import polars
 
-        native = column.to_native()
-        if isinstance(native, polars.Series):
-            return _counted(native.cast(polars.String))
-    return _labels([None if value is None else str(value) for value in _with_gaps(column)])
+    return _counted(native.cast(polars.String))
 
 
 def _labels(values: list[str | None], holds: Holds = "text") -> Labels:
@@ -200,10 +261,25 @@ def _labels(values: list[str | None], holds: Holds = "text") -> Labels:
 
 
 def _counted(values: Any, holds: Holds = "text") -> Labels:
-    """The labels of a series of polars, counted by polars."""
-    table = values.alias("level").value_counts(name="count").drop_nulls("level")
-    different = table.height
+    """The labels of a series of polars, counted by polars; by their hashes, which is quicker."""
+    import polars
+
+    hashes = values.hash(0)
+    missing = values.null_count()
+    firsts = hashes.arg_unique()
+    different = len(firsts) - (missing > 0)
     if different > _MOST_LEVELS:
-        table = table.top_k(_SHOWN, by="count")
-    counts = dict(zip(table["level"].to_list(), table["count"].to_list(), strict=True))
-    return Labels(holds, counts, different, values.hash(0).to_numpy(), values.null_count())
+        rows = hashes.to_frame("hash").with_row_index("first")
+        first = polars.col("first").first()
+        table = rows.group_by("hash").agg(polars.len(), first).top_k(_SHOWN, by="len")
+        labels = values.gather(table["first"]).to_list()
+        counts = dict(zip(labels, table["len"].to_list(), strict=True))
+    else:
+        by_hash = dict(hashes.value_counts().iter_rows())
+        labels = values.gather(firsts).to_list()
+        counts = {
+            label: by_hash[key]
+            for label, key in zip(labels, hashes.gather(firsts).to_list(), strict=True)
+        }
+    counts.pop(None, None)
+    return Labels(holds, counts, different, hashes.to_numpy(), missing)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..._data.copies import Counted, Repeats, Verdict, judge, rows_to_use
 from ..._data.fingerprint import point_keys
+from ..._data.row_keys import in_order
 from ..._data.samples import Samples
 from ..._findings import Finding, Severity
 from ..._two_sample import FittedTest
@@ -18,9 +19,8 @@ from .parts import Numbers, part_of
 from .words import count
 
 _MANY_PIXELS = 64  # images of so many that are equal are copies
-_ENOUGH_DIFFERENT = (
-    50  # rows: among fewer, values of a coarse number may be all different by chance
-)
+_ENOUGH_DIFFERENT = 50  # rows: values of fewer may be all different by chance
+_TELLING = 3  # columns by which most rows differ, if they differ at all
 _SOME = 3  # rows that come again; one or two may be chance
 _PART = 0.01  # of all rows
 _MANY_DIFFERENT = 0.5  # of the rows: samples with fewer different ones may be equal by chance
@@ -53,7 +53,9 @@ def judge_rows(x: Look, y: Look, data: tuple[object, object] | None, repeats: Re
 
     `data` are the samples, where they are in memory.
     """
-    if x.keys is None or y.keys is None or x.key_columns != y.key_columns:
+    if x.key_columns != y.key_columns or not _may_repeat(x, y):
+        return ALL_ROWS
+    if x.keys is None or y.keys is None:
         return ALL_ROWS
     counted = x.keys.counted(y.keys)
     if x.keys.same(y.keys):
@@ -72,6 +74,20 @@ def judge_rows(x: Look, y: Look, data: tuple[object, object] | None, repeats: Re
         keep_y = rows_to_use(y.keys.all(), counted.repeated, verdict.use_y)
         keep = (keep_x, keep_y)
     return RowsToUse(keep, finding=_copied(x, y, counted, verdict, keep, repeats))
+
+
+def _may_repeat(x: Look, y: Look) -> bool:
+    """Whether rows may come more than once: not if a few of their columns are never all equal.
+
+    So most samples in memory need no keys of all columns.
+    """
+    names = x.telling_columns(_TELLING)
+    of_x = x.keys_by(names)
+    of_y = y.keys_by(names)
+    if of_x is None or of_y is None:
+        return True
+    pooled = in_order(np.concatenate([of_x, of_y]))
+    return bool((pooled[1:] == pooled[:-1]).any())
 
 
 def _tell_tale(x: Look, data: tuple[object, object], counted: Counted) -> bool:
