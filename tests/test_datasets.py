@@ -465,4 +465,4 @@ def test_raw_digits_of_a_generator_are_told_from_real_ones():
     rng = np.random.default_rng(0)
     real = datasets.mnist()[rng.permutation(60000)[:200]]
     fake = datasets.fake_mnist()[rng.permutation(10000)[:200]]
-    assert twosample.mmd_d(steps=60, permutations=99).run(real, fake, rng=0).pvalue == 0.01
+    assert twosample.mmd_d(steps=30, permutations=99).run(real, fake, rng=0).pvalue == 0.01
