@@ -414,10 +414,12 @@ def test_longer_memory_asks_for_longer_gaps_and_blocks():
     assert found[1] == pytest.approx(4, abs=1)
     assert found[2] == pytest.approx(12.6, abs=4)
     assert Blocks().resolved(4, 4000) == Blocks(72, gap=8)
+    with pytest.warns(InputWarning, match="rows 20 apart still resemble each other"):
+        assert Blocks().resolved(20, 300) == Blocks(15, gap=15)
     # Few rows: ten blocks for each sample, and gaps that are no longer than they.
     assert Blocks().resolved(12, 300) == Blocks(15, gap=15)
     assert Blocks(40).resolved(12, 300) == Blocks(40, gap=24)
-    assert Blocks(gap=3).resolved(12, 300) == Blocks(27, gap=3)
+    assert Blocks(gap=3).resolved(2, 300) == Blocks(27, gap=3)
     assert Blocks().resolved(0, 15) == Blocks(1, gap=0)
 
 
