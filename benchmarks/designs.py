@@ -3,6 +3,7 @@
     python benchmarks/designs.py level [SECONDS] [WORD ...]   level, on from what is kept; of
                                                               scenarios that begin with a word
     python benchmarks/designs.py power                        what designs find, and leave alone
+    python benchmarks/designs.py plans                        predicted power against observed
     python benchmarks/designs.py lengths                      level by the length of blocks
     python benchmarks/designs.py table                        write the tables into docs/designs.md
 
@@ -158,25 +159,25 @@ def level(seconds, words):
         keep(chunk(scenario, method, first))
 
 
-def mixtures(shift):
+def mixtures(shift, rows=80):
     """Two sites far apart, three quarters of X at one and of Y at the other."""
 
     def draw(rng):
-        of_x, of_y = rng.random(80) < 0.75, rng.random(80) < 0.25
-        X = rng.normal(size=(80, 2)) + 3 * of_x[:, None]
-        Y = rng.normal(shift, 1, size=(80, 2)) + 3 * of_y[:, None]
+        of_x, of_y = rng.random(rows) < 0.75, rng.random(rows) < 0.25
+        X = rng.normal(size=(rows, 2)) + 3 * of_x[:, None]
+        Y = rng.normal(shift, 1, size=(rows, 2)) + 3 * of_y[:, None]
         return X, Y, {"strata": (of_x, of_y)}
 
     return draw
 
 
-def treated(shift):
-    """30 subjects, 3 apart, before and after a treatment that shifts each; noise of 1."""
+def treated(shift, pairs=30):
+    """Subjects, 3 apart, before and after a treatment that shifts each; noise of 1."""
 
     def draw(rng):
-        base = 3 * rng.normal(size=(30, 2))
-        X, Y = base + rng.normal(size=(2, 30, 2))
-        number = np.arange(30)
+        base = 3 * rng.normal(size=(pairs, 2))
+        X, Y = base + rng.normal(size=(2, pairs, 2))
+        number = np.arange(pairs)
         return X, Y + shift, {"pairs": (number, number)}
 
     return draw
@@ -206,6 +207,37 @@ def power():
                 found[place] += result.reject(ALPHA)
         line = {"scenario": scenario, "method": method, "runs": POWER_RUNS}
         keep(line | {"found": int(found[0]), "by_rows": int(found[1])})
+
+
+PLANS = {
+    "pairs, a shift of 0.55": (lambda pairs: treated(0.55, pairs), 30),
+    "two strata, a shift of 0.35": (lambda rows: mixtures(0.35, rows), 80),
+}
+PLAN_RUNS = 40
+
+
+def plans():
+    """Power predicted from each of some draws, and observed in others."""
+    done = {(row["scenario"], row["method"]) for row in kept() if "observed" in row}
+    for scenario, method in itertools.product(PLANS, ("auto", "mmd-median")):
+        if (scenario, method) in done:
+            continue
+        draw_of, size = PLANS[scenario]
+
+        def tested(size, run, method=method, draw_of=draw_of):
+            X, Y, design = draw_of(size)(np.random.default_rng([run, size]))
+            return twosample.two_sample_test(X, Y, METHODS[method](), rng=run, **design)
+
+        sizes = (size // 2, size, 2 * size)
+        first = [tested(size, run).predict_power() for run in range(PLAN_RUNS)]
+        predicted = np.array([[plan.power(each) for each in sizes] for plan in first])
+        fresh = range(PLAN_RUNS, 2 * PLAN_RUNS)
+        observed = [sum(bool(tested(each, run).reject(ALPHA)) for run in fresh) for each in sizes]
+        line = {"scenario": scenario, "method": method, "runs": PLAN_RUNS, "sizes": sizes}
+        line["observed"] = observed
+        line["mean"] = predicted.mean(0).round(3).tolist()
+        line["median"] = np.median(predicted, 0).round(3).tolist()
+        keep(line)
 
 
 SERIES = [(0.0, 300), (0.3, 300), (0.5, 300), (0.8, 300), (0.9, 300), (0.8, 1000)]
@@ -322,6 +354,21 @@ def power_table(rows):
     return lines
 
 
+def plan_table(rows):
+    lines = [
+        "| difference | method | pairs, or rows of each sample | observed | predicted: mean, median |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["scenario"] in PLANS:
+            for at, size in enumerate(row["sizes"]):
+                observed = row["observed"][at] / row["runs"]
+                predicted = f"{row['mean'][at]:.2f}, {row['median'][at]:.2f}"
+                words = f"`{row['method']}` | {size} | {observed:.2f} | {predicted}"
+                lines.append(f"| {row['scenario']} | {words} |")
+    return lines
+
+
 def length_table(rows):
     names = list(rules(1, 300))
     lines = [
@@ -347,6 +394,7 @@ def write():
     tables = {
         "levels": level_table(of_tests),
         "power": power_table(of_tests),
+        "plans": plan_table(of_tests),
         "lengths": length_table(of_lengths),
     }
     for name, lines in tables.items():
@@ -365,4 +413,4 @@ if __name__ == "__main__":
     if what == "level":
         level(float(words[0]) if words else 600.0, words[1:])
     else:
-        {"power": power, "lengths": lengths, "table": write}[what]()
+        {"power": power, "plans": plans, "lengths": lengths, "table": write}[what]()

@@ -3,6 +3,7 @@ gets killed."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -187,6 +188,31 @@ def test_training_stays_here_and_testing_goes_there(client):
 def test_every_kind_of_test(test, client):
     X, Y = two_samples(300, 300)
     same(test.run(X, Y, rng=0, client=client), test.run(X, Y, rng=0))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"groups": (np.arange(300) // 6, 100 + np.arange(240) // 6)},
+        {"strata": (np.arange(300) % 3, np.arange(240) % 3)},
+        {"pairs": (np.arange(300), np.arange(240))},
+        {"blocks": "12+3"},
+    ],
+    ids=["groups", "strata", "pairs", "blocks"],
+)
+@pytest.mark.parametrize("training", [False, True], ids=["untrained", "trained"])
+def test_every_design(options, training, client, tmp_path):
+    """Parts of files, which workers read: what is left out there is left out here."""
+    X, Y = two_samples(300, 240)
+    streams = [
+        in_parts(tmp_path / name, sample, 3) for name, sample in (("x.npy", X), ("y.npy", Y))
+    ]
+    test = twosample.mmd_o(steps=1) if training else twosample.mmd_median()
+    run = functools.partial(twosample.two_sample_test, permutations=19, rng=0, **options)
+    here = run(*streams, test)
+    there = run(*streams, test, client=client)
+    assert there.design == here.design and there.sizes == here.sizes
+    same(there, here)
 
 
 def test_a_fitted_test_takes_a_client(client):

@@ -414,10 +414,12 @@ def test_longer_memory_asks_for_longer_gaps_and_blocks():
     assert found[1] == pytest.approx(4, abs=1)
     assert found[2] == pytest.approx(12.6, abs=4)
     assert Blocks().resolved(4, 4000) == Blocks(72, gap=8)
+    with pytest.warns(InputWarning, match="rows 20 apart still resemble each other"):
+        assert Blocks().resolved(20, 300) == Blocks(15, gap=15)
     # Few rows: ten blocks for each sample, and gaps that are no longer than they.
     assert Blocks().resolved(12, 300) == Blocks(15, gap=15)
     assert Blocks(40).resolved(12, 300) == Blocks(40, gap=24)
-    assert Blocks(gap=3).resolved(12, 300) == Blocks(27, gap=3)
+    assert Blocks(gap=3).resolved(2, 300) == Blocks(27, gap=3)
     assert Blocks().resolved(0, 15) == Blocks(1, gap=0)
 
 
@@ -462,7 +464,7 @@ def moving_average(rng, rows=330):
 
 
 def test_a_gap_as_long_as_the_memory_makes_blocks_exact():
-    runs = 60
+    runs = 40
     assert rejections(runs, moving_average) <= binom(runs, 0.05).isf(1e-4)
 
 
@@ -536,7 +538,7 @@ def before_and_after(rng):
 
 @pytest.mark.parametrize("draw", [subjects, strata, before_and_after])
 def test_the_level_is_kept(draw):
-    runs = 60
+    runs = 40
     assert rejections(runs, draw) <= binom(runs, 0.05).isf(1e-4)
 
 
@@ -609,6 +611,16 @@ def test_a_stream_leaves_out_the_rows_between_blocks(test):
     here = twosample.two_sample_test(X, Y, test, blocks="5+3", permutations=49, rng=0)
     assert there.sizes == here.sizes and there.units == here.units
     assert there.pvalue == here.pvalue
+
+
+def test_a_stream_of_groups_may_have_more_rows_to_train_on_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr("twosample._data.survey.MAX_TRAINING_ROWS", 10)
+    X, Y = table(12, 4, 0).drop(columns="site"), table(10, 4, 1, 50).drop(columns="site")
+    pieces = [twosample.Stream.batches([each[:13], each[13:]]) for each in (X, Y)]
+    test = twosample.mmd_o(permutations=19, steps=1)
+    result = twosample.two_sample_test(*pieces, test, groups="who", rng=0)
+    # What is left of groups that were trained on is not tested.
+    assert result.train_sizes == (10, 10) and result.units == (6, 5) and result.sizes == (24, 20)
 
 
 def test_an_iterator_has_no_columns_beside_what_is_tested():

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_whole
-from ..errors import IncompatibleParts, InputError
+from ..errors import IncompatibleParts, InputError, warn
 from .lengths import gap_for, length_for
 from .units import SIDE, Codes, Units, counted
 
@@ -268,6 +268,12 @@ class Blocks(Design):
     def resolved(self, memory: int, smaller: int) -> Design:
         length = None if self.length == "auto" else self.length
         gap = gap_for(memory, length, smaller) if self.gap == "auto" else self.gap
+        if gap < memory:
+            warn(
+                f"rows {memory} apart still resemble each other, and there is room for gaps of "
+                f"{counted(gap, 'row')} only between blocks, so p-values may be too small; more "
+                f"rows would help, or a gap of {2 * memory} and fewer blocks."
+            )
         return replace(self, length=length or length_for(gap, smaller), gap=gap)
 
     def units(self, sizes: tuple[int, int], codes: Sequence[Codes]) -> Units:
