@@ -1,7 +1,7 @@
 """Five questions, and what twosample, evidently and scipy answer: right or wrong, and how long it takes.
 
     python benchmarks/answers.py install     an environment for evidently, outside this repository
-    python benchmarks/answers.py run         ask everybody; whoever is not installed is left out
+    python benchmarks/answers.py run [WHO]   ask everybody; whoever is not installed is left out
     python benchmarks/answers.py table       write the table of docs/effects.md
 
 Each answer is that of a fresh process with one thread. Imports come first and do not count, nor does
@@ -177,15 +177,19 @@ def install():
 
     python = of_peer("evidently")
     subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", "evidently"], check=True)
+    # evidently 0.7 does not import with pandas 3.
+    subprocess.run([python, "-m", "pip", "install", "-q", "evidently", "pandas<3"], check=True)
 
 
-def run():
-    from _measure import append
+def run(asked):
+    from _measure import append, read
 
+    kept = [line for line in read(RESULTS) if line["who"] not in asked]
     RESULTS.unlink(missing_ok=True)
+    for line in kept:
+        append(RESULTS, line)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for who in WHO:
+    for who in asked:
         python = python_of(who)
         if python is None:
             print(f"{who} is not installed: python benchmarks/answers.py install")
@@ -232,8 +236,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["install"]:
             install()
-        case ["run"]:
-            run()
+        case ["run", *asked]:
+            run(asked or list(WHO))
         case ["table"]:
             write_page()
         case ["one", who, question]:

@@ -22,6 +22,8 @@ import numpy as np
 import pandas as pd
 import torch
 from _measure import append, read, write_between
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 import twosample
 from twosample._data.schema import Column
@@ -29,6 +31,8 @@ from twosample._insight.changes import _interval_of_correlations, describe
 from twosample._insight.intervals import delong
 from twosample._insight.summaries import ColumnData
 from twosample._statistics import spectral as views
+from twosample._views.columns import Values
+from twosample._views.landmarks import Landmarks
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "effects.jsonl"
@@ -36,6 +40,7 @@ PAGE = HERE.parent / "docs" / "effects.md"
 PERMUTATIONS = 19  # no interval takes more of them
 COLUMNS = 2
 FRESH = 20_000  # rows of each sample that stand for the distributions
+POINTS = 2**12  # of each law that stand for it, where they lie evenly
 MANY = 20  # times as many draws where none takes a test
 
 
@@ -89,12 +94,16 @@ def total_variation(change, by):
 # Of tests of views: AUC, the share of rows that changed, and MMD^2, all from one draw.
 
 
+def few_views(permutations=PERMUTATIONS):
+    """The test of views with few of them, so that a draw is cheap: values, and 50 landmarks."""
+    return twosample.spectral(Values("columns"), Landmarks(count=50), permutations=permutations)
+
+
 def views_case(change, by, n, rng):
     X, Y = drawn(change, by, (n, n), rng)
-    result = twosample.two_sample_test(X, Y, "spectral", permutations=PERMUTATIONS, rng=0)
+    result = twosample.two_sample_test(X, Y, few_views(), rng=0)
     effect = result.effect
-    fresh = np.concatenate(drawn(change, by, (FRESH, FRESH), rng))
-    rows = result.fitted.scaling.apply_to(torch.from_numpy(fresh))
+    rows = result.fitted.scaling.apply_to(torch.from_numpy(spread_out(change, by)))
     auc = _true_auc(result, rows)
     mmd2 = _true_mmd2(result, change, by)
     return {
@@ -107,20 +116,31 @@ def views_case(change, by, n, rng):
     }
 
 
+@functools.cache
+def spread_out(change, by):
+    """(2 POINTS, columns) points that lie as evenly as the two laws: X, then Y (a net of Sobol)."""
+    samples = []
+    for seed, law in enumerate(_normal_laws(change, by)):
+        even = qmc.Sobol(COLUMNS, seed=seed).random(POINTS)
+        middle, variance = law
+        samples.append(middle + np.sqrt(variance) * ndtri(even))
+    return np.concatenate(samples)
+
+
 def _holds(interval, truth):
     low, high = interval
     return low <= truth <= high
 
 
 def _true_auc(result, rows):
-    """The AUC on fresh rows of the witnesses that were learned."""
+    """The AUC of the witnesses that were learned, on points of both laws."""
     prepared = result.calibrated.prepared
     folds = views._folds_of_bins(prepared.bins)
     count = int(folds.max()) + 1
     witnesses = [views._without(prepared, folds == fold) for fold in range(count)]
     representation = result.fitted.representation
     scores = views._scores_of(representation, prepared, rows, witnesses).numpy()
-    areas = [delong(scores[:FRESH, k], scores[FRESH:, k]).auc for k in range(count)]
+    areas = [delong(scores[:POINTS, k], scores[POINTS:, k]).auc for k in range(count)]
     return float(np.mean(areas))
 
 
@@ -267,13 +287,14 @@ def region_case(by, n, rng):
 def auc_margin_case(margin, share, n, rng):
     """A shift of s has an AUC of Phi(s / sqrt(2))."""
     by = share * math.sqrt(2) * NormalDist().inv_cdf(margin)
-    return _verdict("spectral", drawn("shift", by, (n, n), rng), {"auc": margin})
+    return _verdict(few_views(), drawn("shift", by, (n, n), rng), {"auc": margin})
 
 
 def spread_margin_case(unit, margin, share, n, rng):
     """A shift of s is so many pooled spreads. One column of several is shifted."""
     by = _shift_of(share * margin)
-    return _verdict("mmd-median", drawn("shift", by, (n, n), rng), {unit: margin})
+    test = twosample.mmd_median(permutations=PERMUTATIONS)
+    return _verdict(test, drawn("shift", by, (n, n), rng), {unit: margin})
 
 
 def mmd_margin_case(by, share, n, rng):
@@ -310,11 +331,8 @@ def _by_bounds(low, high, margin):
     return {"differ": differ, "equivalent": equivalent, "undecided": not differ and not equivalent}
 
 
-def _verdict(method, samples, tolerance):
-    result = twosample.two_sample_test(
-        *samples, method, permutations=PERMUTATIONS, rng=0, tolerance=tolerance
-    )
-    return _told(result)
+def _verdict(test, samples, tolerance):
+    return _told(twosample.two_sample_test(*samples, test, rng=0, tolerance=tolerance))
 
 
 def _told(result):
@@ -326,14 +344,14 @@ def _told(result):
 
 
 def smallest_case(method, n, rng):
+    test = few_views(199) if method == "spectral" else twosample.mmd_median(permutations=199)
     null = drawn("shift", 0.0, (n, n), rng)
-    said = twosample.two_sample_test(*null, method, permutations=199, rng=0)
+    said = twosample.two_sample_test(*null, test, rng=0)
     smallest = said.smallest_difference
     shift = smallest.shift
     if shift is None:
         shift = _shift_with_mmd(said, smallest.mmd)
-    X, Y = drawn("shift", shift, (n, n), rng)
-    found = twosample.two_sample_test(X, Y, method, permutations=199, rng=0)
+    found = twosample.two_sample_test(*drawn("shift", shift, (n, n), rng), test, rng=0)
     return {"found": found.reject(), "shift": shift}
 
 
@@ -388,7 +406,7 @@ def _cases():
         ("shift", 0.3, 2000),
         ("shift", 0.0, 500),
     ):
-        draws = few // 2 if n == 500 and by else few // 4
+        draws = few if n == 500 and by else few // 2
         found["views"][f"{change} {by:g}, n = {n}"] = Case(views_case, (change, by, n), draws)
     for change, by in (("shift", 0.3), ("shift", 0.7), ("spread", 1.5), ("shift", 0.0)):
         name = f"mmd-median, {change} {by:g}, n = 500"
@@ -415,7 +433,7 @@ def _cases():
         at_margin = share == 1
         for n in (1000,) if share else (1000, 4000):
             name = f"auc=0.6, {where}, n = {n}"
-            draws = few // 2 if at_margin else few // 4
+            draws = few if at_margin else few // 4
             found["tolerance"][name] = Case(auc_margin_case, (0.6, share, n), draws)
         draws = 2 * few if at_margin else few // 4
         for unit, of in (("spread", "spread"), ("0", "a column")):

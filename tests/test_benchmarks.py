@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import _measure
+import answers
+import effects
 import linear
+import page
 import peers
 import pytest
 import scale
@@ -30,6 +33,20 @@ def test_page_has_the_tables_that_the_scripts_print():
     for picture in ("time", "memory"):
         assert f"images/performance-{picture}.png" in PAGE
         assert (ROOT / "docs" / "images" / f"performance-{picture}.png").stat().st_size > 10_000
+
+
+def test_pages_of_answers_have_the_tables_that_the_scripts_print():
+    effects_page = (ROOT / "docs" / "effects.md").read_text()
+    assert effects.tables().strip() in effects_page
+    assert answers.table() in effects_page
+    assert page.table() in (ROOT / "docs" / "report.md").read_text()
+
+
+def test_a_report_of_many_columns_stays_small_and_opens_at_once():
+    """As the benchmark has measured it: times are not for tests."""
+    (largest,) = [line for line in _measure.read(page.RESULTS) if line["rows"] == 100_000][-1:]
+    assert largest["columns"] == 200 and largest["megabytes"] < 5
+    assert max(largest["desktop"], largest["phone"]) < 2
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.stem)

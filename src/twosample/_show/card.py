@@ -122,15 +122,14 @@ def _words(
     if changes:
         lines.append(("", quiet))
     for change in changes:
-        first, *rest = _wrapped(typeset(change))
+        first, *rest = _wrapped(change)
         lines.append((f"• {first}", plain))
         lines += [(f"   {line}", plain) for line in rest]
     return lines
 
 
 def _wrapped(text: str) -> list[str]:
-    # No line begins with a percent sign.
-    return textwrap.wrap(text.replace(" %", "\u00a0%"), _WIDTH)
+    return textwrap.wrap(typeset(text), _WIDTH)
 
 
 def _write(figure: Any, lines: Sequence[Line]) -> None:

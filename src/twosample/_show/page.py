@@ -107,7 +107,8 @@ def as_text(value: float | bool | str) -> str:
 
 def typeset(text: str) -> str:
     """A sentence of the library with the signs that a page has and a terminal may lack."""
-    return text.replace("->", "→").replace(">=", "≥").replace(" -", " −")
+    signs = text.replace("->", "→").replace(">=", "≥").replace(" -", " −")
+    return signs.replace(" %", "\u00a0%")  # no line begins with a percent sign
 
 
 def times(value: float) -> str:

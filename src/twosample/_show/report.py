@@ -247,7 +247,7 @@ def _verdict(findings: Findings) -> dict[str, Any]:
         "differ": {level: result.reject(level) for level in findings.levels},
         "sign": _signs(findings, decision),
         "side": findings.at_levels(side),
-        "effect": effect_sentence(result, findings.names),
+        "effect": typeset(effect_sentence(result, findings.names)),
         "decision": _margins(decision),
         "could_find": findings.at_levels(could_find),
         "p": p,
