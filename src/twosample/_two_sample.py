@@ -152,7 +152,6 @@ class TwoSampleTest:
             columns=seen.columns,
             generator=generators.torch("quantiles"),
             design=self.design,
-            watchful=True,
         )
         seen.settle()  # here, because what cannot be read at all has raised by now
         with threads_for(surveyed.schema):
@@ -421,7 +420,6 @@ class FittedTest:
                 schema=self.schema,
                 scaling=self.scaling,
                 design=self.spec.design,
-                watchful=True,
             )
             seen.settle()
             seen = seen.known_from_fit(self, surveyed.picked)

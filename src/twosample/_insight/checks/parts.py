@@ -74,6 +74,10 @@ class Numbers:
         values = self.values if places is None else self.make_some(places)
         return values.astype(np.float64)
 
+    def numbered(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Those at some places."""
+        return self.some(places)
+
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
         return self.values
@@ -88,6 +92,11 @@ class Labels:
     different: int
     hashes: Keys
     missing: int
+
+    def numbered(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A number for each label at some places, the same for the same label."""
+        # The first bits of a hash, which float64 holds exactly.
+        return (self.hashes[places] >> np.uint64(11)).astype(np.float64)
 
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
