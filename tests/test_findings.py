@@ -14,6 +14,7 @@ import twosample
 from twosample._cli.main import build
 from twosample._data.copies import Counted, impossible, judge, rows_to_use
 from twosample._data.row_keys import array_keys, mixed, row_keys
+from twosample._data.tables import Origin, called
 from twosample._insight.checks import looks
 from twosample._insight.checks.chance import all_in_one, equal_shares
 
@@ -70,6 +71,18 @@ def test_the_command_line_is_told_what_to_say_there(tmp_path):
     assert "--blocks auto or --groups COLUMN" in outcome.output
     outcome = CliRunner().invoke(build(), ["test", *files, "--method", "mmd-median", "--seed", "0"])
     assert "--blocks auto or --groups COLUMN" in outcome.output
+
+
+def test_whole_numbers_that_floats_must_round_are_looked_at():
+    values = pa.array([2**53 + 6, None, 1, 2], type=pa.int64())
+    assert len(twosample.check(pa.table({"a": values}), pa.table({"a": values}))) == 1
+
+
+def test_a_name_of_a_column_does_not_fill_the_screen():
+    name = "".join(map(str, range(500)))
+    asked = Origin("X").asks("drop", name)
+    assert len(called(name, True)) < 120 and len(asked) < 130
+    assert name[:40] in asked and name[-40:] in asked
 
 
 def test_copies_that_are_left_out_are_no_dependence():

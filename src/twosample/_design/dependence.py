@@ -125,8 +125,8 @@ def _standard_ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
     """The ranks of a column, with mean 0 and variance 1; zeros if all are equal."""
     ranks: NDArray[np.float64] = scipy.stats.rankdata(column)
     centred = ranks - ranks.mean()
-    spread = float(centred.std())
-    return centred / spread if spread > 0 else centred
+    spread = float(centred.std()) or 1.0
+    return np.asarray(centred / spread, dtype=np.float64)
 
 
 def _autocorrelation(ranks: NDArray[np.float64], lags: int) -> NDArray[np.float64]:

@@ -218,7 +218,11 @@ def _with_gaps(column: nw.Series[Any]) -> list[Any]:
 
 
 def _as_floats(column: nw.Series[Any]) -> NDArray[np.float64]:
-    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    try:
+        return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    except ValueError:  # pyarrow casts no whole numbers that must be rounded
+        values = _with_gaps(column)
+        return np.array([math.nan if value is None else float(value) for value in values])
 
 
 def _of_polars(column: nw.Series[Any]) -> Any | None:
