@@ -1,7 +1,8 @@
 """Look first: how long it takes, whether p-values hold, and whether planted oddities are named.
 
     python benchmarks/checks.py time      # `check` of files beside what polars takes to read them
-    python benchmarks/checks.py level     # null runs with copies of rows and with running numbers
+    python benchmarks/checks.py level     # null runs with copies, running numbers, subjects
+    python benchmarks/checks.py dependence    # how often dependent and independent rows are said to depend
     python benchmarks/checks.py census    # a table like a census, with one oddity planted at a time
     python benchmarks/checks.py table     # what was stored, as docs/checks.md shows it
 
@@ -16,6 +17,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from statistics import median
 
 import _measure
 import numpy as np
@@ -41,18 +43,17 @@ def wide_table(rows, seed):
 
 
 def timed(work):
-    """Wall-clock and CPU seconds of a call, the better of two."""
-    found = []
-    for _ in range(2):
-        wall = time.perf_counter()
-        cpu = time.process_time()
-        work()
-        found.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return tuple(map(min, zip(*found, strict=True)))
+    """Wall-clock and CPU seconds of a call."""
+    wall = time.perf_counter()
+    cpu = time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def times(rows):
-    """Seconds to read two files with polars, to read them as the commands do, and to check them."""
+def times(rows, rounds):
+    """Seconds to read two files with polars, to read and check them as the command does, and to
+    check what polars has read: in turns, so that a busy machine is as busy for all.
+    """
     from twosample._files.opening import open_file
 
     with tempfile.TemporaryDirectory() as folder:
@@ -62,18 +63,22 @@ def times(rows):
                 table = wide_table(rows, seed)
                 table.write_csv(file) if kind == "csv" else table.write_parquet(file)
             read = pl.read_csv if kind == "csv" else pl.read_parquet
-            polars = timed(lambda: [read(file) for file in files])  # noqa: B023
-            tables = [read(file) for file in files]
-            look = timed(lambda: twosample.check(*tables))  # noqa: B023
-            command = timed(lambda: twosample.check(*map(open_file, files)))  # noqa: B023
-            yield {
-                "what": "time",
-                "kind": kind,
-                "rows": rows,
-                "read": polars,
-                "look": look,
-                "command": command,
-            }
+            found = {"read": [], "command": [], "look": []}
+            for _ in range(rounds + 1):
+                found["read"].append(timed(lambda: [read(file) for file in files]))  # noqa: B023
+                command = timed(lambda: twosample.check(*map(open_file, files)))  # noqa: B023
+                found["command"].append(command)
+                tables = [read(file) for file in files]
+                found["look"].append(timed(lambda: twosample.check(*tables)))  # noqa: B023
+            record = {"what": "time", "kind": kind, "rows": rows, "rounds": rounds}
+            for name, seconds in found.items():
+                # The first round imports what is used, and warms up.
+                wall, cpu = zip(*seconds[1:], strict=True)
+                record[name] = {
+                    "best": [min(wall), min(cpu)],
+                    "median": [*map(median, (wall, cpu))],
+                }
+            yield record
 
 
 # Level
@@ -96,8 +101,24 @@ def same(x, y):
     return x, x
 
 
-CASES = {"each row three times": tripled, "half of the rows shared": shared}
-CASES |= {"running numbers": numbered, "the same file twice": same}
+def in_subjects(x, y):
+    """Five rows of each subject, who make up half of the variance."""
+
+    def of(z):
+        rng = np.random.default_rng(z.view(np.uint64)[0])
+        people = np.repeat(rng.normal(size=(len(z) // 5, z.shape[1])), 5, axis=0)
+        return (people + z) / np.sqrt(2)
+
+    return of(x), of(y)
+
+
+def unchanged(x, y):
+    return x, y
+
+
+CASES = {"no copies": unchanged, "each row three times": tripled, "half of the rows shared": shared}
+CASES |= {"running numbers": numbered, "subjects of five rows": in_subjects}
+CASES |= {"the same file twice": same}
 
 
 def split_test():
@@ -108,31 +129,85 @@ def split_test():
 
 
 TESTS = {
+    "auto": lambda: twosample.auto(permutations=99),
     "mmd-median": lambda: twosample.mmd_median(permutations=99),
     "a trained kernel": split_test,
 }
 
 
 def levels(runs):
-    """How often tests reject at level 0.05 where there is no difference."""
-    warnings.simplefilter("ignore", twosample.InputWarning)
+    """How often tests reject at level 0.05 where there is no difference, and without a warning."""
     for case, change in CASES.items():
         for name, make in TESTS.items():
             for repeats in ("once", "allow"):
+                if case in ("no copies", "subjects of five rows") and repeats == "allow":
+                    continue  # there is nothing to allow
                 rejections = 0
+                silent = 0
                 for seed in range(runs):
                     rng = np.random.default_rng(seed)
                     X, Y = change(rng.normal(size=(60, 2)), rng.normal(size=(60, 2)))
-                    result = make().run(X, Y, rng=seed, repeats=repeats)
+                    with warnings.catch_warnings(record=True) as said:
+                        warnings.simplefilter("always")
+                        result = make().run(X, Y, rng=seed, repeats=repeats)
                     rejections += result.reject()
+                    silent += result.reject() and not said
                 yield {
                     "what": "level",
                     "case": case,
                     "test": name,
                     "repeats": repeats,
                     "runs": runs,
-                    "rejections": rejections,
+                    "rejections": int(rejections),
+                    "silent": int(silent),
                 }
+
+
+# Dependence
+
+
+def series(rng, rows, memory):
+    """An autoregression of order 1, in two columns."""
+    values = rng.normal(size=(rows, 2))
+    for row in range(1, rows):
+        values[row] = memory * values[row - 1] + np.sqrt(1 - memory**2) * values[row]
+    return values
+
+
+def subjects(rng, number, rows, share):
+    """Some rows of each subject; `share` is the intraclass correlation."""
+    people = np.repeat(rng.normal(size=(number, 2)), rows, axis=0)
+    return np.sqrt(share) * people + np.sqrt(1 - share) * rng.normal(size=people.shape)
+
+
+def mixed(rng, rows):
+    """Independent rows of heavy tails, counts, rare events and labels."""
+    columns = [rng.standard_t(2, rows), rng.integers(0, 12, rows), rng.random(rows) < 0.1]
+    return np.column_stack([*columns, rng.integers(0, 4, rows)]).astype(float)
+
+
+DRAWS = {
+    "series, phi = 0.5, 300 rows": lambda rng: series(rng, 300, 0.5),
+    "series, phi = 0.8, 300 rows": lambda rng: series(rng, 300, 0.8),
+    "60 subjects of 5 rows, ICC 0.5": lambda rng: subjects(rng, 60, 5, 0.5),
+    "30 subjects of 10 rows, ICC 0.2": lambda rng: subjects(rng, 30, 10, 0.2),
+    "12 subjects of 5 rows, ICC 0.5": lambda rng: subjects(rng, 12, 5, 0.5),
+    "independent, normal, 60 rows": lambda rng: rng.normal(size=(60, 5)),
+    "independent, normal, 300 rows": lambda rng: rng.normal(size=(300, 20)),
+    "independent, mixed, 300 rows": lambda rng: mixed(rng, 300),
+    "independent, mixed, 5000 rows": lambda rng: mixed(rng, 5000),
+}
+
+
+def dependences(draws):
+    """How often `check` says that rows depend on each other."""
+    for case, draw in DRAWS.items():
+        found = 0
+        for seed in range(draws):
+            rng = np.random.default_rng(seed)
+            findings = twosample.check(draw(rng), draw(rng))
+            found += any(one.kind == "dependence" for one in findings)
+        yield {"what": "dependence", "case": case, "draws": draws, "found": found}
 
 
 # Oddities
@@ -209,23 +284,33 @@ def table(records):
         for r in records
     }
     lines = [
-        "| files of a million rows, 20 columns | polars reads both | `check` of both tables | reading and `check` |"
+        "| two files of a million rows, 20 columns | polars reads both | reading and `check` | `check` of tables in memory | load |"
     ]
-    lines += ["|---|---|---|---|"]
+    lines += ["|---|---|---|---|---|"]
     for r in (r for r in last.values() if r["what"] == "time"):
-        look = f"{r['look'][0]:.2f} s, {r['look'][0] / r['read'][0]:.2f} x"
-        command = f"{r['command'][0]:.2f} s, {r['command'][0] / r['read'][0]:.2f} x"
-        lines.append(f"| {r['kind']} | {r['read'][0]:.2f} s | {look} | {command} |")
+        for unit, which, at in (
+            ("seconds, best", "best", 0),
+            ("seconds, median", "median", 0),
+            ("CPU seconds, median", "median", 1),
+        ):
+            of_polars = r["read"][which][at]
+            command, look = (r[name][which][at] for name in ("command", "look"))
+            shares = [f"{each:.2f}, {each / of_polars:.2f} x" for each in (command, look)]
+            cells = [f"{r['kind']}, {unit} of {r['rounds']}", f"{of_polars:.2f}", *shares]
+            lines.append(f"| {' | '.join(cells)} | {r['load']:.1f} |")
     lines += [
         "",
-        '| no difference, 60 + 60 rows | test | rejected, `repeats="once"` | rejected, `"allow"` |',
-        "|---|---|---|---|",
+        '| no difference, 60 + 60 rows | test | rejected, `repeats="once"` | of these without a warning | rejected, `"allow"` |',
+        "|---|---|---|---|---|",
     ]
     level = {(r["case"], r["test"], r["repeats"]): r for r in last.values() if r["what"] == "level"}
     for case, test in dict.fromkeys((case, test) for case, test, _ in level):
         cells = [level.get((case, test, repeats)) for repeats in ("once", "allow")]
-        shown = " | ".join(f"{r['rejections']} of {r['runs']}" if r else "-" for r in cells)
-        lines.append(f"| {case} | {test} | {shown} |")
+        once, allow = (f"{r['rejections']} of {r['runs']}" if r else "-" for r in cells)
+        lines.append(f"| {case} | {test} | {once} | {cells[0]['silent']} | {allow} |")
+    lines += ["", "| rows | said to depend on each other |", "|---|---|"]
+    for r in (r for r in last.values() if r["what"] == "dependence"):
+        lines.append(f"| {r['case']} | {r['found']} of {r['draws']} |")
     lines += ["", "| planted, 4000 + 4000 rows | named by `check` |", "|---|---|"]
     for r in (r for r in last.values() if r["what"] == "census" and r["oddity"] != "nothing"):
         lines.append(f"| {r['oddity']} | {r['named']} of {r['draws']} |")
@@ -234,18 +319,20 @@ def table(records):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["time", "level", "census", "table"])
+    parser.add_argument("what", choices=["time", "level", "dependence", "census", "table"])
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--draws", type=int)
     options = parser.parse_args()
     if options.what == "table":
         print(table(_measure.read(STORE)))
         return
     found = {
-        "time": lambda: times(options.rows),
+        "time": lambda: times(options.rows, options.rounds),
         "level": lambda: levels(options.runs),
-        "census": lambda: oddities(options.draws),
+        "dependence": lambda: dependences(options.draws or 1000),
+        "census": lambda: oddities(options.draws or 10),
     }[options.what]()
     for record in found:
         _measure.append(STORE, record | _measure.stamp("polars"))

@@ -457,6 +457,7 @@ class Door:
                 one = self._sample(kind, rng)
                 same = rng.random() < 0.7
                 other = copy.copy(one) if same else self._sample(pick(rng, list(CONTAINERS)), rng)
+                repr((one, other))  # polars panics over dates that it has itself made
             except (
                 Exception,
                 pl.exceptions.PanicException,

@@ -84,7 +84,9 @@ def same(value: Any, cell: str, decimal: str = ".") -> bool:
         return int(text) == value
     if isinstance(value, float):
         return equal(value, float(text))
-    return text == value if isinstance(value, str) else True  # a date, whose forms are polars' own
+    if isinstance(value, str):
+        return text == value.strip()  # Python strips some signs that Unicode has for no blanks
+    return True  # a date, whose forms are polars' own
 
 
 def equal(one: Any, other: Any) -> bool:

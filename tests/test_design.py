@@ -862,7 +862,7 @@ def warned(X, Y) -> str:
 
 def test_a_series_is_noticed_and_a_design_ends_the_matter():
     X, Y = autoregression(300, 0.5, 0), autoregression(300, 0.5, 1)
-    assert "neighbouring rows resemble each other" in warned(X, Y)
+    assert "Neighbouring rows resemble each other" in warned(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         twosample.two_sample_test(X, Y, "mmd-median", blocks=20, permutations=19, rng=0)

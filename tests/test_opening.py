@@ -412,19 +412,24 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_text_that_was_read_otherwise_in_parts(folder, stream):
+def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
+    monkeypatch.setattr("twosample._files.text.PIECE", 5)
     Path("mac.csv").write_bytes(b"a,b\r1,x\r2,y\r")
     Path("other.csv").write_text(
         "a,b\n1.5,\uff11\uff12\n", encoding="utf-8"
     )  # digits, but none that float takes here
     Path("nothing.csv").write_bytes(b"")
     Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
+    Path("blank.csv").write_text(" \nx\n\ny\n")  # a column whose name is a blank
+    Path("late.csv").write_text("\ufeff\n\n\n\n\na,b\n1,2\n", encoding="utf-8")
 
     def rows(name):
         found = open_file(name, ReadOptions(stream=stream))
         return (pl.concat(list(found)) if stream else found.data).rows()
 
     assert rows("mac.csv") == [(1, "x"), (2, "y")]
+    assert rows("blank.csv") == [("x",), (None,), ("y",)]
+    assert rows("late.csv") == [(1, 2)]
     assert rows("other.csv") == [(1.5, "\uff11\uff12")]
     with pytest.raises(InputError, match=r"nothing\.csv is empty \(0 bytes\)"):
         rows("nothing.csv")

@@ -153,7 +153,6 @@ class TwoSampleTest:
             columns=seen.columns,
             generator=generators.torch("quantiles"),
             design=self.design,
-            watchful=True,
         )
         seen.settle()  # here, because what cannot be read at all has raised by now
         with threads_for(surveyed.schema):
@@ -439,7 +438,6 @@ class FittedTest:
                 schema=self.schema,
                 scaling=self.scaling,
                 design=self.spec.design,
-                watchful=True,
             )
             seen.settle()
             seen = seen.known_from_fit(self, surveyed.picked)

@@ -17,16 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .._design import (
-    Codes,
-    Design,
-    Look,
-    Units,
-    memory_of,
-    signs_of_dependence,
-)
+from .._design import Codes, Design, Units, memory_of
 from .._design import Rows as EachRow
-from ..errors import DependenceWarning, InputError, Obstacles, warn
+from ..errors import InputError, Obstacles
 from .columns import Columns
 from .extremes import rows_for_quantiles
 from .keys import Described, codes_for
@@ -204,7 +197,6 @@ def survey(
     columns: Columns | None = None,
     generator: torch.Generator | None = None,
     design: Design = _BY_ROWS,
-    watchful: bool = False,
 ) -> Survey:
     """Go once through X, then through Y; raise and warn of all that is wrong with them.
 
@@ -224,9 +216,6 @@ def survey(
         data that are only looked at, always the same rows will do.
     design
         Which rows move together. Of a stream it takes a pass of its own to see them.
-    watchful
-        Whether to warn of rows that seem to depend on each other, where nothing was said of it and
-        all of them are in memory.
     """
     rules = without_columns(rules_of(schema, columns), design.columns)
     generator = generator or torch.Generator().manual_seed(0)
@@ -242,8 +231,6 @@ def survey(
     x, y = passes
     units = _units(design, x, y)
     names = (x.profile.sample, y.profile.sample)
-    if watchful and units is None:
-        _warn_of_dependence(x, y)
     # Of the rows that units are made of, and the same rows where all are counted.
     chosen: Rows | None = None
     drawn: Rows | None = None
@@ -322,17 +309,6 @@ def _memory(design: Design, x: _FirstPass, y: _FirstPass, codes: list[Codes]) ->
     pooled = np.concatenate([of_x, of_y])
     rows = design.series((x.usable, y.usable), codes)
     return memory_of([pooled[each.numpy()] for each in rows])
-
-
-def _warn_of_dependence(x: _FirstPass, y: _FirstPass) -> None:
-    looks = []
-    for sample in (x, y):
-        values = sample.values()
-        if values is not None:
-            looks.append(Look(sample.profile.sample, values, sample.names()))
-    sign = signs_of_dependence(looks)
-    if sign is not None:
-        warn(f"{sign}.", DependenceWarning)
 
 
 def _units(design: Design, x: _FirstPass, y: _FirstPass) -> Units | None:
@@ -509,10 +485,6 @@ class _FirstPass:
             pixels: NDArray[np.float64] = self._held.reshape(len(self._held), -1).mean(1)
             return pixels[:, None].astype(np.float64)
         return self._held.as_numbers()
-
-    def names(self) -> list[str]:
-        """What the columns of `values` are called."""
-        return self._held.names if isinstance(self._held, Table) else ["brightness"]
 
     def tables(self) -> Iterator[Table | Images]:
         """The rows, validated; what is in memory has been read already."""

@@ -98,6 +98,8 @@ class Origin:
 
     def asks(self, field: str, value: str, column: str = "") -> str:
         """How the user asks for something that `Columns` offers."""
+        value = shortened(value)
+        column = shortened(column)
         if self.source is not None and self.source.command_line:
             # In quotes where a shell needs them, for a name may be anything.
             if field == "kinds":
@@ -207,7 +209,13 @@ class Table:
 
 def called(name: str, named: bool) -> str:
     """What messages call a column, which may have only its place for a name."""
-    return f"column '{name}'" if named else f"column {name}"
+    return f"column '{shortened(name)}'" if named else f"column {name}"
+
+
+def shortened(name: str, most: int = 100) -> str:
+    """A name that fits into a sentence: a long one is cut in the middle, where few differ."""
+    half = most // 2 - 1
+    return name if len(name) <= most else f"{name[:half]}...{name[-half:]}"
 
 
 def repeated(names: Sequence[str]) -> dict[str, int]:

@@ -4,8 +4,7 @@ Two things are looked at, in each sample by itself, so labels have no say. First
 if they are independent, neighbours resemble each other no more than others do, so the rank
 autocorrelations of a column at lags 1, 2, ... are nearly independent and normal with variance 1/n.
 Then columns whose values repeat in runs, as the name of a subject does, and explain much of the
-other columns. Limits are such that hardly any independent rows give a false alarm: memory that
-spoils a p-value stands out far more clearly.
+other columns. What spoils a p-value stands out so clearly that false alarms can be rare.
 """
 
 from __future__ import annotations
@@ -18,15 +17,32 @@ import numpy as np
 import scipy  # which imports its parts, such as scipy.stats, when they are used
 from numpy.typing import NDArray
 
-_CHANCE = 1e-5  # of a false alarm: what matters stands out much more than that
+MOST_ROWS = 5000
+"""Rows of a sample that are looked at: of so many, all that matters stands out."""
+
+MOST_COLUMNS = 100
+"""Columns that are looked at."""
+
+_CHANCE = 0.01  # of a false alarm for two samples
 _LAGS = 10
 _LEAST_NEIGHBOURS = 0.1  # a lag-1 correlation that matters: it widens a variance by a fifth
 _LEAST_MEAN = 0.04  # the same of the mean over all lags
 _LEAST_EXPLAINED = 0.1  # intraclass correlation that matters
 _FEWEST_ROWS = 50
 _FEWEST_LEVELS = 5  # of a column that may name groups
-_MOST_ROWS = 20_000
-_MOST_COLUMNS = 100
+_STRETCHES = 10  # of rows that follow each other, of a sample with too many
+
+
+def places_to_look_at(rows: int) -> NDArray[np.int64]:
+    """Which rows of many are looked at: stretches from all over the sample.
+
+    The first ones alone may be those of one subject.
+    """
+    if rows <= MOST_ROWS:
+        return np.arange(rows)
+    length = MOST_ROWS // _STRETCHES
+    starts = np.linspace(0, rows - length, _STRETCHES).astype(np.int64)
+    return (starts[:, None] + np.arange(length)).ravel()
 
 
 class Look(NamedTuple):
@@ -37,12 +53,32 @@ class Look(NamedTuple):
     columns: Sequence[str]
 
 
-def signs_of_dependence(samples: Sequence[Look]) -> str | None:
-    """A sentence on the clearest sign that rows depend on each other, and what to do; or None."""
+class Sign(NamedTuple):
+    """What shows that rows depend on each other.
+
+    Attributes
+    ----------
+    sample
+        The sample in which it shows.
+    column
+        The column whose values seem to name groups of rows, or whose neighbours resemble each
+        other.
+    strength
+        How much of another column the groups explain, or the rank correlation of neighbours.
+    groups
+        How many groups there are; None where it is neighbours.
+    """
+
+    sample: str
+    column: str
+    strength: float
+    groups: int | None
+
+
+def signs_of_dependence(samples: Sequence[Look]) -> Sign | None:
+    """The clearest sign that rows depend on each other; None if there is none."""
     looks = [look for look in samples if len(look.values) >= _FEWEST_ROWS]
-    looks = [look._replace(values=look.values[:_MOST_ROWS, :_MOST_COLUMNS]) for look in looks]
-    if not looks:
-        return None
+    looks = [look._replace(values=look.values[:MOST_ROWS, :MOST_COLUMNS]) for look in looks]
     tests = sum(3 * look.values.shape[1] for look in looks)
     chance = _CHANCE / max(1, tests)
     limit = float(scipy.stats.norm.isf(chance))
@@ -50,60 +86,55 @@ def signs_of_dependence(samples: Sequence[Look]) -> str | None:
         found = _group_column(look, limit)
         if found is not None:
             column, share, levels = found
-            return (
-                f"in {look.name}, rows of one {column!r} follow each other, and which of its "
-                f"{levels} values a row has explains {share:.0%} of another column; if rows of one "
-                f"{column!r} belong together, say so with groups={column!r}, or p-values are too "
-                "small"
-            )
-    worst: tuple[float, str] | None = None
-    for look in looks:
-        for place, correlation in _neighbours(look.values, chance):
-            if worst is None or correlation > worst[0]:
-                worst = (correlation, f"column {look.columns[place]!r} of {look.name}")
-    if worst is None:
-        return None
-    correlation, where = worst
-    return (
-        f"neighbouring rows resemble each other (a rank correlation of {correlation:.2f} in "
-        f"{where}), as in a series or where several rows belong to one subject; independent rows "
-        "do not. Say which with blocks='auto' or groups=..., or p-values are too small; if the "
-        "rows were only sorted, shuffle them"
-    )
+            return Sign(look.name, column, share, levels)
+    signs = [
+        Sign(look.name, look.columns[place], correlation, None)
+        for look in looks
+        for place, correlation in _neighbours(look.values, chance)
+    ]
+    return max(signs, key=lambda sign: sign.strength, default=None)
 
 
 def _neighbours(values: NDArray[np.float64], chance: float) -> list[tuple[int, float]]:
     """The columns in which neighbours resemble each other more than chance allows."""
     if _is_sorted_with_ties(values):
         return []  # somebody has put the rows in order: it says nothing about how they were taken
+    # A column that is monotone is a number of the row, or a time.
+    places = [place for place in range(values.shape[1]) if not _is_monotone(values[:, place])]
+    ranks = [_standard_ranks(values[:, place]) for place in places]
     rows = len(values)
-    limit = float(scipy.stats.norm.isf(chance)) / math.sqrt(rows)
-    # A mean over L lags is a quadratic form of the ranks with the skewness 3 (L - 1) / sqrt(n L).
-    skewness = 3 * (_LAGS - 1) / math.sqrt(rows * _LAGS)
-    of_mean = float(scipy.stats.pearson3.isf(chance, skewness)) / math.sqrt(rows * _LAGS)
+    # Correlations at one lag, and their mean over L lags, have these skewnesses if rows are
+    # independent. That of the ranks is 0, unless many are tied, as in a column of rare events.
+    of_ranks = np.array([(each**3).mean() ** 2 for each in ranks])
+    of_lag = of_ranks / math.sqrt(rows)
+    of_mean = (of_ranks + 3 * (_LAGS - 1)) / math.sqrt(rows * _LAGS)
+    limits = scipy.stats.pearson3.isf(chance, of_lag) / math.sqrt(rows)
+    limits_of_mean = scipy.stats.pearson3.isf(chance, of_mean) / math.sqrt(rows * _LAGS)
     found = []
-    for place in range(values.shape[1]):
-        if _is_monotone(values[:, place]):
-            continue  # a number of the row, or a time
-        r = rank_autocorrelation(values[:, place], _LAGS)
+    for at, place in enumerate(places):
+        r = _autocorrelation(ranks[at], _LAGS)
         mean = float(r.mean())
-        of_next = r[0] > max(limit, _LEAST_NEIGHBOURS)
-        of_many = mean > max(of_mean, _LEAST_MEAN)
+        of_next = r[0] > max(limits[at], _LEAST_NEIGHBOURS)
+        of_many = mean > max(limits_of_mean[at], _LEAST_MEAN)
         if of_next or of_many:
             found.append((place, float(max(r[0], mean))))
     return found
 
 
-def rank_autocorrelation(column: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
-    """(lags,) correlations of the ranks of rows with those of the rows 1, 2, ... further on."""
-    ranks = scipy.stats.rankdata(column)
+def _standard_ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ranks of a column, with mean 0 and variance 1; zeros if all are equal."""
+    ranks: NDArray[np.float64] = scipy.stats.rankdata(column)
     centred = ranks - ranks.mean()
-    total = float(centred @ centred)
-    if total <= 0:
-        return np.zeros(lags)
-    products = [float(centred[lag:] @ centred[:-lag]) for lag in range(1, lags + 1)]
+    spread = float(centred.std()) or 1.0
+    return np.asarray(centred / spread, dtype=np.float64)
+
+
+def _autocorrelation(ranks: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
+    """(lags,) correlations of standard ranks with those of the rows 1, 2, ... further on."""
+    rows = len(ranks)
+    products = [float(ranks[lag:] @ ranks[:-lag]) for lag in range(1, lags + 1)]
     # About 1/n too small on average, for rows that are independent.
-    return np.array(products) / total + 1 / len(column)
+    return (np.array(products) + 1) / rows
 
 
 def _is_monotone(column: NDArray[np.float64]) -> bool:

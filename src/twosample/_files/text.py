@@ -7,6 +7,7 @@ and characters are written is found by `layout`.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -146,6 +147,10 @@ def _pieces(
         header = b""
         lines = dialect.lines_before
         for raw in _cut(stream, returns, LengthCheck(file, separator)):
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+            if not header and not raw.strip(b"\r\n"):
+                lines += raw.count(b"\n")  # blank lines before the header
+                continue
             if not header:
                 header = raw[: _end_of_header(raw)]
                 yield _parsed(_Text.of(raw, separator), file, rules, dialect, types, lines)
@@ -200,7 +205,7 @@ def _last_end(raw: bytes) -> int:
 
 def _end_of_header(raw: bytes) -> int:
     """Where the first line with text ends; a newline within quotation marks does not end it."""
-    start = len(raw) - len(raw.lstrip())
+    start = len(raw) - len(raw.lstrip(b"\r\n"))  # a name may well be a blank
     quotes = 0
     while True:
         end = raw.find(b"\n", start) + 1

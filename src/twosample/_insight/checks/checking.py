@@ -15,8 +15,9 @@ from ..._data.survey import rules_of
 from ..._findings import Finding, Findings, FindingWarning
 from ..._resources import DEFAULT_MEMORY
 from ..._two_sample import FittedTest
-from ...errors import InputError, warn
+from ...errors import DependenceWarning, InputError, warn
 from .columns import column_findings, identifier_findings, test_leaves_out
+from .dependence import KIND, dependence
 from .looks import Look, look_at
 from .rows import ALL_ROWS, RowsToUse, judge_rows, refuse_if_asked, seen_in_fit
 
@@ -102,6 +103,9 @@ class FirstLook:
         refuse_if_asked(self.rows, self.repeats)
         for finding in self.acted_on:
             warn(finding.message, FindingWarning)
+        for finding in self.findings:
+            if finding.kind == KIND:
+                warn(finding.message, DependenceWarning)
 
 
 def look_first(
@@ -123,9 +127,10 @@ def look_first(
         )
     x, y = _looks(pair, rules)
     findings, left_out, rows = _found(x, y, pair, rules, repeats)
-    if not by_rows and not rows.identical:
-        findings = Findings(one for one in findings if one is not rows.finding)
-        rows = ALL_ROWS
+    if not by_rows:
+        about_rows = {KIND} if rows.identical or rows.finding is None else {KIND, rows.finding.kind}
+        findings = Findings(one for one in findings if one.kind not in about_rows)
+        rows = rows if rows.identical else ALL_ROWS
     if repeats != "allow" and rows.keep is not None:
         pair[0].keep, pair[1].keep = rows.keep
     if fitted:
@@ -163,6 +168,8 @@ def _found(
         left_out = frozenset()  # a test of nothing, or of free text, is none
     rows = judge_rows(x, y, _in_memory(pair), repeats)
     found = [*_of_rows(rows), *identifiers, *_of_images(x, y)]
+    if rows.finding is None or rows.keep is not None:  # else copies are why rows are alike
+        found += filter(None, [dependence(x, y, left_out, rows.keep)])
     spoken_of = frozenset(one.column for one in identifiers if one.column is not None)
     found += column_findings(x, y, rules, spoken_of)
     return Findings(found), left_out, rows

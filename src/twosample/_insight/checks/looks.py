@@ -21,12 +21,15 @@ from ..._data.reading import read
 from ..._data.row_keys import Keys, array_keys, mixed, row_keys
 from ..._data.streams import Stream
 from ..._data.tables import AS_FOUND, Origin, Source
+from ..._design import places_to_look_at
+from ..._design.dependence import MOST_COLUMNS, MOST_ROWS
 from .keys import ALL_KEYS, KeyLook
 from .parts import Column, Holds, Labels, Numbers, Part, part_of
 
 _ROWS = 20_000  # that are kept to look at
 _KEYS = 2**22  # of rows of a stream
 _MOST_LEVELS = 20_000
+_STRETCH = 500  # rows of a batch that are kept in their order
 _A_FEW = 1000  # rows that show how many different values a column has
 _UNLIKELY = 1e-6  # the chance to take independent numbers for those of rows
 
@@ -140,6 +143,14 @@ class ColumnLook:
         self._last = float(values[-1])
 
 
+def _without_gaps(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    gaps = np.isnan(values)
+    if not gaps.any():
+        return values
+    middle = 0.0 if gaps.all() else float(np.median(values[~gaps]))
+    return np.where(gaps, middle, values)
+
+
 def _times(code: float, column: Numbers) -> int:
     """How often a code is there; 0 for other values, which nobody asks for."""
     return int((column.values == code).sum()) if code in CODES else 0
@@ -191,6 +202,8 @@ class Look:
     _drawn: list[Keys] = field(default_factory=list)
     _some: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
     _below: np.uint64 = ALL_KEYS
+    _places: list[NDArray[np.int64]] = field(default_factory=list)  # of rows in their order
+    _ordered: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._keys = KeyLook(None if self.in_memory else _KEYS)
@@ -223,6 +236,18 @@ class Look:
         present: NDArray[np.float64] = values[~np.isnan(values)]
         return present
 
+    def in_order(self) -> tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]:
+        """The places of some rows that follow each other, and their columns as numbers.
+
+        Labels are numbered, and the median stands for missing values.
+        """
+        places = np.concatenate([np.empty(0, dtype=np.int64), *self._places])
+        return places, {
+            name: _without_gaps(np.concatenate(values))
+            for name, values in self._ordered.items()
+            if sum(map(len, values)) == len(places)
+        }
+
     def include(self, part: Part, tested: Sequence[str] | None) -> None:
         """Look at the next batch, of which these columns are tested."""
         if part.columns is None:
@@ -233,7 +258,10 @@ class Look:
             columns = {name: columns[name] for name in tested}
         self.named = part.named
         drawn = self._draw(part.rows)
+        followed = self._follow(part.rows)
         for name, column in columns.items():
+            if len(self._ordered) < MOST_COLUMNS or name in self._ordered:
+                self._ordered.setdefault(name, []).append(column.numbered(followed))
             self.columns.setdefault(name, ColumnLook()).include(column, part.rows)
             if isinstance(column, Numbers):
                 self._some.setdefault(name, []).append(column.some(drawn))
@@ -250,6 +278,9 @@ class Look:
     def _include_images(self, part: Part) -> None:
         if part.images is None:
             return
+        followed = self._follow(part.rows)
+        brightness = part.images[followed].reshape(len(followed), -1).mean(1, dtype=np.float64)
+        self._ordered.setdefault("brightness", []).append(brightness)
         self.rows += part.rows
         self.shape = part.images.shape[1:]
         if self._keys is not None:
@@ -261,6 +292,15 @@ class Look:
             self._keys = None
             return
         self._keys.include(row_keys((columns[name].keys() for name in names), rows))
+
+    def _follow(self, rows: int) -> NDArray[np.int64]:
+        """Which of the next rows are kept in their order."""
+        followed = places_to_look_at(rows)
+        if not self.in_memory:
+            left = MOST_ROWS - sum(map(len, self._places))
+            followed = np.arange(min(rows, left, _STRETCH))
+        self._places.append(self.rows + followed)
+        return followed
 
     def _draw(self, rows: int) -> NDArray[np.int64] | None:
         """Which of the next rows are kept; None for all."""

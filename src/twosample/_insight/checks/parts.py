@@ -74,6 +74,10 @@ class Numbers:
         values = self.values if places is None else self.make_some(places)
         return values.astype(np.float64)
 
+    def numbered(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Those at some places."""
+        return self.some(places)
+
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
         return self.values
@@ -88,6 +92,11 @@ class Labels:
     different: int
     hashes: Keys
     missing: int
+
+    def numbered(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A number for each label at some places, the same for the same label."""
+        # The first bits of a hash, which float64 holds exactly.
+        return (self.hashes[places] >> np.uint64(11)).astype(np.float64)
 
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
@@ -209,7 +218,11 @@ def _with_gaps(column: nw.Series[Any]) -> list[Any]:
 
 
 def _as_floats(column: nw.Series[Any]) -> NDArray[np.float64]:
-    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    try:
+        return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    except ValueError:  # pyarrow casts no whole numbers that must be rounded
+        values = _with_gaps(column)
+        return np.array([math.nan if value is None else float(value) for value in values])
 
 
 def _of_polars(column: nw.Series[Any]) -> Any | None:

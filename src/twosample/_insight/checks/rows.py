@@ -16,7 +16,7 @@ from ..._two_sample import FittedTest
 from ...errors import InputError
 from .looks import Look
 from .parts import Numbers, part_of
-from .words import count
+from .words import asked, count
 
 _MANY_PIXELS = 64  # images of so many that are equal are copies
 _ENOUGH_DIFFERENT = 50  # rows: values of fewer may be all different by chance
@@ -195,7 +195,7 @@ def _come(number: int) -> str:
 
 def asks(look: Look, value: Repeats) -> str:
     """How the user says what becomes of copies."""
-    return f"repeats='{value}'" if look.source is None else f"--repeats {value}"
+    return asked("repeats", value, look.source is not None)
 
 
 def seen_in_fit(fitted: FittedTest, rows: Samples) -> Finding | None:

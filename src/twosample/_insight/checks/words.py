@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..._data.tables import count
+from ..._data.tables import count, shortened
 
 _LONGEST = 40
 
@@ -25,10 +26,7 @@ def date_or_number(value: float, *, is_date: bool) -> str:
 
 def quoted(text: str) -> str:
     """A label in quotes; a long one is cut in the middle, so that two that begin alike differ."""
-    if len(text) > _LONGEST:
-        half = _LONGEST // 2 - 1
-        text = f"{text[:half]}...{text[-half:]}"
-    return repr(text)
+    return repr(shortened(text, _LONGEST))
 
 
 def share(part: int, whole: int) -> str:
@@ -49,4 +47,12 @@ def some(texts: Sequence[str], most: int = 3) -> str:
     return shown if left <= 0 else f"{shown} and {left} more"
 
 
-__all__ = ["count", "date_or_number", "number", "quoted", "share", "share_inside", "some"]
+def asked(option: str, value: Any, on_command_line: bool) -> str:
+    """How the user says something: `--groups who`, or groups='who'; `...` for what is unknown."""
+    if on_command_line:
+        name = "COLUMN" if value is ... else str(value)
+        return f"--{option} {name}" if name.isidentifier() else f"--{option} '{name}'"
+    return f"{option}=..." if value is ... else f"{option}={value!r}"
+
+
+__all__ = ["asked", "count", "date_or_number", "number", "quoted", "share", "share_inside", "some"]
