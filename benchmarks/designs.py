@@ -100,6 +100,19 @@ def of_series(phi, rows=300):
     return draw
 
 
+def of_turns(phi, run, rows=300):
+    """The same, of which X and Y get so many rows in turn."""
+
+    def draw(rng):
+        series = autoregression(phi, 2 * rows, rng)
+        time = np.arange(2 * rows)
+        in_x = time // run % 2 == 0
+        blocks = twosample.Blocks(time=(time[in_x], time[~in_x]))
+        return series[in_x], series[~in_x], {"blocks": blocks}
+
+    return draw
+
+
 SCENARIOS = {
     "subjects, ICC 0.2": of_subjects(0.2),
     "subjects, ICC 0.5": of_subjects(0.5),
@@ -108,6 +121,8 @@ SCENARIOS = {
     "pairs": of_pairs,
     "series, phi = 0.5, 300 + 300": of_series(0.5),
     "series, phi = 0.8, 300 + 300": of_series(0.8),
+    "series in turns of 10 rows, phi = 0.5": of_turns(0.5, 10),
+    "series in turns of 100 rows, phi = 0.8": of_turns(0.8, 100),
 }
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from .._checks import check_whole
 from ..errors import IncompatibleParts, InputError, warn
 from .lengths import gap_for, length_for
-from .units import SIDE, Codes, Units, counted
+from .units import SIDE, Codes, Units, counted, plural
 
 Key: TypeAlias = str | tuple[Any, ...]
 """A column of both tables, or (values for the rows of X, values for the rows of Y).
@@ -268,7 +268,7 @@ class Blocks(Design):
     def resolved(self, memory: int, smaller: int) -> Design:
         length = None if self.length == "auto" else self.length
         gap = gap_for(memory, length, smaller) if self.gap == "auto" else self.gap
-        if gap < memory:
+        if self.gap == "auto" and gap < memory:
             warn(
                 f"rows {memory} apart still resemble each other, and there is room for gaps of "
                 f"{counted(gap, 'row')} only between blocks, so p-values may be too small; more "
@@ -401,8 +401,8 @@ def _check_nested(sample: str, inner: Tensor, outer: Tensor, unit: str, cell: st
     if broken:
         raise InputError(
             f"{counted(broken, unit)} of {sample} {'has' if broken == 1 else 'have'} rows in "
-            f"several {cell}s of {len(torch.unique(outer))}; a {unit} can only move as a whole, so "
-            f"it must lie within one {cell}."
+            f"several {plural(cell)} of {len(torch.unique(outer))}; a {unit} can only move as a "
+            f"whole, so it must lie within one {cell}."
         )
 
 
