@@ -406,7 +406,7 @@ def _cases():
         ("shift", 0.3, 2000),
         ("shift", 0.0, 500),
     ):
-        draws = few if n == 500 and by else few // 2
+        draws = few // 2 if n == 500 and by else few // 4
         found["views"][f"{change} {by:g}, n = {n}"] = Case(views_case, (change, by, n), draws)
     for change, by in (("shift", 0.3), ("shift", 0.7), ("spread", 1.5), ("shift", 0.0)):
         name = f"mmd-median, {change} {by:g}, n = 500"
@@ -433,7 +433,7 @@ def _cases():
         at_margin = share == 1
         for n in (1000,) if share else (1000, 4000):
             name = f"auc=0.6, {where}, n = {n}"
-            draws = few if at_margin else few // 4
+            draws = few // 2 if at_margin else few // 4
             found["tolerance"][name] = Case(auc_margin_case, (0.6, share, n), draws)
         draws = 2 * few if at_margin else few // 4
         for unit, of in (("spread", "spread"), ("0", "a column")):
