@@ -457,14 +457,14 @@ def _cases():
 
 
 KINDS = {
-    "views": "Tests of views (`spectral`, `auto`): the AUC of the witnesses that were learned, the "
-    "bound `changed`, and MMD² by their kernel. The last row has no difference: there the law of "
-    "MMD² does not hold",
+    "views": "Tests of views, here of values and 50 landmarks, which make a draw cheap: the AUC of "
+    "the witnesses that were learned, the bound `changed`, and MMD² by their kernel. The last row "
+    "has no difference: there the law of MMD² does not hold",
     "mmd2": "MMD² by all pairs. The last row of `mmd-median` has no difference",
     "columns": "Columns, pairs and regions: the difference (of means, shares, correlations), and "
     "the effect, whose interval is on the safe side",
-    "tolerance": "Verdicts with a tolerance. At the margin neither of the first two may be above "
-    "0.05",
+    "tolerance": "Verdicts with a tolerance: the two errors at the margin, of which neither may be "
+    "above 0.05, and the power elsewhere. Of the AUC by the same views",
     "smallest": "The smallest difference that is found with power 0.8: how often it was",
 }
 
