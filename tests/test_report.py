@@ -337,7 +337,11 @@ def test_a_changed_pair_opens_to_its_points_or_shares(tied):
     assert grid.x.sum(1) == pytest.approx(1)
     rows = X.filter(pl.col("kind") == "a")
     assert grid.x[0, 1] == pytest.approx(rows["new"].mean())
-    assert "Shares of new within kind" in render(result, rng=0)
+    page = render(result, rng=0)
+    chart = page[page.index('aria-label="Shares of new within kind') - 60 :].partition("</svg>")[0]
+    height = float(re.search(r'viewBox="0 0 300 ([\d.]+)"', chart)[1])
+    cells = [float(y) for y in re.findall(r'<rect x="[\d.]+" y="([\d.]+)"', chart)]
+    assert len(cells) == 4 and 0 < min(cells) < max(cells) < height - 20
 
 
 def test_the_threshold_is_that_of_the_share_of_the_level(tied):
