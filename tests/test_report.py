@@ -337,7 +337,11 @@ def test_a_changed_pair_opens_to_its_points_or_shares(tied):
     assert grid.x.sum(1) == pytest.approx(1)
     rows = X.filter(pl.col("kind") == "a")
     assert grid.x[0, 1] == pytest.approx(rows["new"].mean())
-    assert "Shares of new within kind" in render(result, rng=0)
+    page = render(result, rng=0)
+    chart = page[page.index('aria-label="Shares of new within kind') - 60 :].partition("</svg>")[0]
+    height = float(re.search(r'viewBox="0 0 300 ([\d.]+)"', chart)[1])
+    cells = [float(y) for y in re.findall(r'<rect x="[\d.]+" y="([\d.]+)"', chart)]
+    assert len(cells) == 4 and 0 < min(cells) < max(cells) < height - 20
 
 
 def test_the_threshold_is_that_of_the_share_of_the_level(tied):
@@ -392,6 +396,26 @@ def test_columns_over_many_samples():
     assert "differs in day 1 to day 3" in page and "does not differ" in page
     charts = re.findall(r"How far (\d) is from the reference in each of 4 samples", page)
     assert charts == ["0", "1"]  # the one that differs stands first
+
+
+def test_a_comparison_with_a_tolerance_does_not_contradict_itself():
+    rng = np.random.default_rng(0)
+    reference, near, far = (rng.normal(shift, 1, (400, 1)) for shift in (0, 0.3, 2))
+    samples = {"near": near, "far": far, "also near": rng.normal(0.3, 1, (400, 1))}
+    options = {"tolerance": {"spread": 0.6}, "permutations": 99, "rng": 0}
+    comparison = twosample.compare(reference, samples, "mmd-median", **options)
+    assert comparison.reject() == ["near", "far", "also near"] and comparison.differing == ["far"]
+    told = "1 of 3 samples differs from the reference by more than the tolerance (2 equivalent)"
+    assert str(comparison).startswith(told)
+    page = render_comparison(comparison, rng=0)
+    assert f">{told}</h1>" in page and "<bdi>far</bdi></p>" in page
+    rows = re.findall(r'<tr data-adjusted="([^"]+)"( class="differs")?>', page)
+    assert [bool(differs) for _, differs in rows[:3]] == [False, True, False]
+    assert page.count(">equivalent</span>") == 2 * 2 * len(comparison_levels(page))
+
+
+def comparison_levels(page: str) -> list[str]:
+    return sorted(set(re.findall(r'<h1 class="\w+" data-level="([^"]+)"', page)))
 
 
 def test_names_in_sentences_are_text():

@@ -307,14 +307,12 @@ def _cases(comparison: Comparison, reference: str) -> list[Case]:
 
 
 def _as_text(comparison: Comparison, facts: Mapping[str, Any], quiet: bool) -> str:
-    from .._insight.comparing import verdict
     from .._insight.corrections import CORRECTIONS
     from .._insight.text_tables import aligned
 
-    rejected = comparison.reject()
-    sentence = verdict(len(rejected), len(comparison), facts["reference"])
-    if rejected:
-        sentence += f": {', '.join(rejected)}"
+    sentence = comparison.sentence(reference=facts["reference"])
+    if comparison.differing:
+        sentence += f": {', '.join(comparison.differing)}"
     sentence += "."
     if quiet:
         return sentence

@@ -239,8 +239,30 @@ class Comparison(Mapping[str, TwoSampleResult]):
     @property
     def verdict(self) -> str:
         """How many samples differ, in a sentence."""
-        rejected = len(self.reject())
-        return verdict(rejected, len(self.results)) + "."
+        return self.sentence() + "."
+
+    @property
+    def differing(self) -> list[str]:
+        """Names of the samples that differ; with a tolerance, by more than it."""
+        return [name for name, verdict in self.verdicts.items() if verdict == "differ"]
+
+    def sentence(self, alpha: float | None = None, reference: str = "the reference") -> str:
+        """How many samples differ at a level, without a full stop.
+
+        A tolerance was asked about at the level of the comparison, whatever the level is here.
+        """
+        if not self.has_tolerance:
+            return verdict(len(self.reject(alpha)), len(self.results), reference)
+        told = verdict(len(self.differing), len(self.results), reference)
+        verdicts = list(self.verdicts.values())
+        counts = [(verdicts.count(word), word) for word in ("equivalent", "undecided")]
+        others = ", ".join(f"{count} {word}" for count, word in counts if count)
+        return f"{told} by more than the tolerance" + (f" ({others})" if others else "")
+
+    @property
+    def has_tolerance(self) -> bool:
+        """Whether the samples were tested with a tolerance."""
+        return any(result.tolerance is not None for result in self.results.values())
 
     def cells(self) -> list[list[str]]:
         """A table of all samples as texts, its head first."""

@@ -23,6 +23,7 @@ from .intervals import CONFIDENCE, Area, Interval, around, auc_interval, delong,
 from .power import PredictedPower, predict_power
 
 _LEAST = 10  # rows of each sample, of which a witness can be learned and judged
+_GUESSING = 0.5  # the AUC without any difference
 _ONE_SIDED = 0.9  # whose ends are one-sided bounds of 95 %
 
 
@@ -106,15 +107,18 @@ def judge(found: CrossFitted, n: int) -> Judged:
     shares = np.array(weights) / sum(weights)
     auc = float(shares @ [area.auc for area in areas])
     variance = float(shares**2 @ [area.variance for area in areas])
-    # Without a difference, what one fold says of another is what that one says of it: both see the
-    # product of their differences. Counted twice, it has twice the variance.
-    variance *= 1 + found.noise
     right_x = of_x[folds_x >= 0] > 0
     right_y = of_y[folds_y >= 0] <= 0
     accuracy = float(right_x.mean() + right_y.mean()) / 2
     sizes = (len(right_x), len(right_y))
-    changed = _changed(float(right_x.mean()), float(right_y.mean()), sizes, found.noise)
-    return Judged(Area(auc, variance), accuracy, changed, sizes)
+    # Without a difference, what one fold says of another is what that one says of it: both see the
+    # product of their differences. Counted twice, it has twice the variance.
+    noise = found.noise
+    low, high = auc_interval(Area(auc, 2 * variance), sizes)
+    if low <= _GUESSING <= high:
+        noise = 1.0  # there may be no difference, whatever chance says of the noise
+    changed = _changed(float(right_x.mean()), float(right_y.mean()), sizes, noise)
+    return Judged(Area(auc, (1 + noise) * variance), accuracy, changed, sizes)
 
 
 def _changed(right_x: float, right_y: float, sizes: tuple[int, int], noise: float) -> float:

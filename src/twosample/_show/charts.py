@@ -404,19 +404,21 @@ class Distances:
 
 
 def distances_of(
-    comparison: Comparison, explained: Mapping[str, TwoSampleResult] | None = None
+    comparison: Comparison,
+    explained: Mapping[str, TwoSampleResult] | None = None,
+    adjusted: Mapping[str, float] | None = None,
 ) -> Distances:
     """How far each sample is from the reference.
 
     `explained` holds results of the same fitted tests on a part of the points, where an interval
-    from all of them would take long.
+    from all of them would take long; `adjusted` other p-values than those of the comparison.
     """
     if not len(comparison):
         raise InputError("no sample has been compared, so there is nothing to draw.")
     effect, values = effects(comparison)
     sources = explained or comparison
     samples = []
-    adjusted = comparison.adjusted
+    adjusted = adjusted or comparison.adjusted
     aucs = {name: result.effect for name, result in comparison.items()}
     if effect == "statistic" and all(each.auc is not None for each in aucs.values()):
         # Statistics of different samples cannot be compared, and say little to anybody.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._insight.comparing import Comparison, effects, verdict
+from .._insight.comparing import Comparison, effects
 from .._insight.corrections import CORRECTIONS
 from .._progress import bar
 from .._random import Generators, RNGLike
@@ -111,22 +111,25 @@ def render_comparison(
     findings = _all_findings(comparison, reference, generators, progress)
     effect, values = effects(comparison)
     confidence = ""
+    verdicts = {}
+    which = {}
+    adjusted = comparison.adjusted
+    if comparison.has_tolerance:
+        # It was asked about at one level: what is beyond it differs at all, what is within at none.
+        adjusted = {name: float(name not in comparison.differing) for name in comparison}
+    for level in levels:
+        verdicts[level] = comparison.sentence(level)
+        which[level] = in_words([name for name in adjusted if adjusted[name] <= level], [*adjusted])
     distances = None
     if len(comparison):  # a comparison that was interrupted may hold nothing yet
         explained = {}
         for name, each in findings.items():
             explained[name] = each.explained or each.result
-        distances = distances_of(comparison, explained)
+        distances = distances_of(comparison, explained, adjusted)
         confidence = distances.confidence
         effect = distances.effect
         values = {each.name: each.value for each in distances.samples}
-    verdicts = {}
-    which = {}
-    for level in levels:
-        rejected = comparison.reject(level)
-        verdicts[level] = verdict(len(rejected), len(comparison))
-        which[level] = in_words(rejected, list(comparison))
-    timelines = timelines_of(comparison, findings)
+    timelines = timelines_of(comparison, findings, adjusted)
     promise = _PROMISES[comparison.correction]
     results = comparison.values()
     units = [each.unit for each in findings.values()]  # the same for all of them
@@ -141,6 +144,7 @@ def render_comparison(
         which=which,
         promise={level: promise.format(alpha=level) for level in levels},
         adjusted=CORRECTIONS[comparison.correction].name,
+        marks=adjusted,
         effect=effect,
         values=values,
         unit=units[0] if units else "rows",

@@ -14,6 +14,7 @@ from .._insight.held_out import column_rows
 from .._insight.summaries import levels_of
 from .._result import TwoSampleResult
 from .maps import Array, Scatter
+from .svg import tick_label
 
 _MOST_POINTS = 400  # of each sample that are drawn
 _MOST_LEVELS = 5  # of a category, the most common ones; what is rarer is "other"
@@ -76,12 +77,16 @@ def _coded(column: Column, rows: tuple[Array, Array]) -> tuple[tuple[str, ...], 
     pooled = np.concatenate(rows)
     missing = _is_missing(column, pooled)
     names: list[str]
-    if column.kind == "numeric":
+    if missing.all():
+        names = []
+        codes = np.zeros(len(pooled), dtype=np.int64)
+    elif column.kind == "numeric":
         known = pooled[~missing, 0]
-        cuts = np.unique([float(f"{cut:.3g}") for cut in np.quantile(known, _CUTS)])
+        # Two digits, so that the ends of an interval fit above a cell.
+        cuts = np.unique([float(f"{cut:.2g}") for cut in np.quantile(known, _CUTS)])
         codes = np.searchsorted(cuts, pooled[:, 0], side="right")
-        ends = [f"{cut:g}" for cut in cuts]
-        between = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
+        ends = [tick_label(cut) for cut in cuts.tolist()]
+        between = [f"{low}–{high}" for low, high in itertools.pairwise(ends)]
         names = [f"< {ends[0]}", *between, f"≥ {ends[-1]}"]
     elif column.kind == "boolean":
         codes = (pooled[:, 0] > _YES).astype(np.int64)

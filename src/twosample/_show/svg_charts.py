@@ -27,6 +27,8 @@ _MOST_CORNERS = 600  # of a training curve: more cannot be told apart on a scree
 _DISTANCE_ROW = 34.0
 _MOST_NAMED = 12  # samples that are named one below the other
 _SHARE_ROW = 20.0
+_GRID_ROW = 26.0
+_GRID_TOP = 44.0  # room for the names of columns and levels
 
 
 def null_chart(null: NullDistribution, levels: Sequence[float], alpha: float) -> Drawn:
@@ -329,33 +331,37 @@ def _grid_chart(grid: Grid, sample: int, name: str) -> Drawn:
     """A table of shares, the darker the larger; each line adds up to all of its rows."""
     shares = (grid.x, grid.y)[sample]
     lines, cells = shares.shape
-    canvas = Canvas(
-        (0, cells), (lines, 0), width=300, height=26.0 * lines + 58, left=78, right=4, top=44,
-        bottom=4,
-    )  # fmt: skip
+    height = _GRID_TOP + _GRID_ROW * lines
+    canvas = Canvas((0, cells), (0, 1), width=300, height=height, left=78, right=4, bottom=0)
     first, second = (cut_in_the_middle(text, 22) for text in grid.names)
-    canvas.text(f"{first} ↓", 0.0, 36.0, "label")
+    canvas.text(f"{first} ↓", 0.0, _GRID_TOP - 8, "label")
     canvas.text(f"{second} →", canvas.left, 12.0, "label")
     for cell, text in enumerate(grid.cells):
         middle = canvas.x.place(cell + 0.5)
-        short = cut_in_the_middle(text, max(6, 36 // cells))
-        canvas.text(short, middle, 36.0, "tick small", anchor="middle")
+        short = cut_in_the_middle(text, max(7, 36 // cells))
+        canvas.text(short, middle, _GRID_TOP - 8, "tick small", anchor="middle")
     told = []
     for line, text in enumerate(grid.lines):
-        top = canvas.y.place(line)
+        top = _GRID_TOP + _GRID_ROW * line
         baseline = top + 17
         canvas.text(cut_in_the_middle(text, 11), canvas.left - 6, baseline, "tick", anchor="end")
-        for cell in range(cells):
-            share = float(shares[line, cell])
+        in_line = [f"{100 * share:.0f} %" for share in shares[line].tolist()]
+        for cell, percent in enumerate(in_line):
             left = canvas.x.place(cell)
             canvas.add(
-                "rect", x=left + 1, y=top + 1, width=canvas.x.place(cell + 1) - left - 2,
-                height=24.0, class_=f"cell {'xy'[sample]}", style=f"--share:{share:.3f}",
-            )  # fmt: skip
+                "rect",
+                x=left + 1,
+                y=top + 1,
+                width=canvas.x.place(cell + 1) - left - 2,
+                height=_GRID_ROW - 2,
+                class_=f"cell {'xy'[sample]}",
+                style=f"--share:{shares[line, cell]:.3f}",
+            )
             middle = canvas.x.place(cell + 0.5)
-            canvas.text(f"{100 * share:.0f} %", middle, baseline, "tick", anchor="middle")
-        told.append(f"{text}: " + ", ".join(f"{100 * share:.0f} %" for share in shares[line]))
-    return canvas.picture(f"Shares of {grid.names[1]} within {grid.names[0]}, {name}: {told}.")
+            canvas.text(percent, middle, baseline, "tick", anchor="middle")
+        told.append(f"{text}: {', '.join(in_line)}")
+    listed = "; ".join(told)
+    return canvas.picture(f"Shares of {grid.names[1]} within {grid.names[0]}, {name}: {listed}.")
 
 
 # Maps.

@@ -85,8 +85,13 @@ def in_words(names: Sequence[str], all_names: Sequence[str]) -> str:
     return ", ".join(words)
 
 
-def timelines_of(comparison: Comparison, findings: Mapping[str, Findings]) -> list[Timeline]:
-    """Every column over all samples: those that differ most often first, then by their effects."""
+def timelines_of(
+    comparison: Comparison, findings: Mapping[str, Findings], adjusted: Mapping[str, float]
+) -> list[Timeline]:
+    """Every column over all samples: those that differ most often first, then by their effects.
+
+    `adjusted` has the p-values of the samples.
+    """
     by_column: dict[str, list[Moment]] = {}
     units: dict[str, str] = {}
     results = [result for result in comparison.values() if result.samples is not None]
@@ -94,11 +99,11 @@ def timelines_of(comparison: Comparison, findings: Mapping[str, Findings]) -> li
         return []
     for name, result in comparison.items():
         for change in _changes(result, findings.get(name)):
-            adjusted = 1.0 if change.adjusted is None else change.adjusted
+            own = 1.0 if change.adjusted is None else change.adjusted
             moment = Moment(
                 sample=name,
                 effect=change.size,
-                adjusted=max(adjusted, comparison.adjusted[name]),
+                adjusted=max(own, adjusted[name]),
                 sentence=change.sentence(),
             )
             by_column.setdefault(change.name, []).append(moment)
