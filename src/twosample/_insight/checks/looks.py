@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ..._data.columns import Columns
+from ..._data.extremes import CODES
 from ..._data.reading import read
 from ..._data.row_keys import Keys, array_keys, mixed, row_keys
 from ..._data.streams import Stream
@@ -32,13 +33,6 @@ _MOST_LEVELS = 20_000
 _STRETCH = 500  # rows of a batch that are kept in their order
 _A_FEW = 1000  # rows that show how many different values a column has
 _UNLIKELY = 1e-6  # the chance to take independent numbers for those of rows
-
-CODES = frozenset(
-    sign * value
-    for sign in (1, -1)
-    for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
-) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
-"""Numbers that often stand for something else, such as a missing value."""
 
 
 @dataclass

@@ -152,7 +152,8 @@ def part_of(batch: object, sample: str) -> Part:
 def _part_of_array(data: Any) -> Part:
     if isinstance(data, torch.Tensor):
         data = data.detach().cpu()
-        data = data.float() if data.dtype == torch.bfloat16 else data
+        if data.dtype.is_floating_point and data.dtype != torch.float64:
+            data = data.float()  # NumPy does not know all of them
     if isinstance(data, np.ma.MaskedArray):
         is_number = data.dtype.kind in "biuf"
         data = np.ma.filled(data.astype(np.float64 if is_number else object), np.nan)
@@ -202,6 +203,8 @@ def _column(column: nw.Series[Any]) -> Column:
     if dtype in (nw.Date, nw.Datetime):
         days = _as_floats(column.dt.timestamp("us")) / 86_400e6
         return Numbers.of("dates", days)
+    if dtype == nw.Duration:
+        return Numbers.of("numbers", _as_floats(column.dt.total_microseconds()) / 1e6)
     if dtype in (nw.String, nw.Categorical, nw.Enum):
         return _text(column)
     values = _with_gaps(column)
