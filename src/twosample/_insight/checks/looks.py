@@ -87,8 +87,8 @@ class ColumnLook:
         """Whether it holds text only."""
         return self.holds == {"text"}
 
-    def include(self, column: Column, rows: int) -> None:
-        """Count the values of the next batch."""
+    def include(self, column: Column, rows: int, start: NDArray[np.int64]) -> None:
+        """Count the values of the next batch; `start` are the places of its first rows."""
         self.rows += rows
         self.missing += column.missing
         if column.missing < rows:
@@ -96,7 +96,7 @@ class ColumnLook:
         if isinstance(column, Labels):
             self._include_labels(column)
         elif column.missing < rows:
-            self._include_numbers(column, rows)
+            self._include_numbers(column, start)
 
     def _include_labels(self, column: Labels) -> None:
         self.all_different &= column.different == len(column.hashes) - column.missing
@@ -105,7 +105,7 @@ class ColumnLook:
         if len(self.levels) > _MOST_LEVELS:
             self.levels = Counter(dict(self.levels.most_common(_MOST_LEVELS // 2)))
 
-    def _include_numbers(self, column: Numbers, rows: int) -> None:
+    def _include_numbers(self, column: Numbers, start: NDArray[np.int64]) -> None:
         low = column.low
         high = column.high
         if low <= self.low:
@@ -114,13 +114,13 @@ class ColumnLook:
         if high >= self.high:
             self.at_high = _times(high, column) + self.at_high * (high == self.high)
             self.high = high
-        self._look_at_order(column, rows)
+        self._look_at_order(column, start)
 
-    def _look_at_order(self, column: Numbers, rows: int) -> None:
+    def _look_at_order(self, column: Numbers, start: NDArray[np.int64]) -> None:
         if self.order == 0:
             return
-        start = column.some(np.arange(min(_A_FEW, rows)))
-        if _order(start[~np.isnan(start)]) == 0:  # as of most columns
+        first = column.some(start)
+        if _order(first[~np.isnan(first)]) == 0:  # as of most columns
             self.order = 0
             return
         values = column.values
@@ -253,10 +253,11 @@ class Look:
         self.named = part.named
         drawn = self._draw(part.rows)
         followed = self._follow(part.rows)
+        start = np.arange(min(_A_FEW, part.rows))
         for name, column in columns.items():
             if len(self._ordered) < MOST_COLUMNS or name in self._ordered:
                 self._ordered.setdefault(name, []).append(column.numbered(followed))
-            self.columns.setdefault(name, ColumnLook()).include(column, part.rows)
+            self.columns.setdefault(name, ColumnLook()).include(column, part.rows, start)
             if isinstance(column, Numbers):
                 self._some.setdefault(name, []).append(column.some(drawn))
         self.rows += part.rows
