@@ -147,7 +147,7 @@ def _without_gaps(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _times(code: float, column: Numbers) -> int:
     """How often a code is there; 0 for other values, which nobody asks for."""
-    return int((column.values == code).sum()) if code in CODES else 0
+    return column.count(code) if code in CODES else 0
 
 
 def _order(values: NDArray[Any]) -> int:

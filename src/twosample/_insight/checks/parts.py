@@ -38,6 +38,8 @@ class Numbers:
         How many values are not there.
     low, high
         The range of the others; NaN if there are none.
+    count
+        What says how often a number is there.
     make_values, make_some
         What gives all values, and those at some places, as `values` and `some` do.
     """
@@ -46,6 +48,7 @@ class Numbers:
     missing: int
     low: float
     high: float
+    count: Callable[[float], int]
     make_values: Callable[[], NDArray[Any]]
     make_some: Callable[[NDArray[np.int64]], NDArray[Any]]
 
@@ -62,7 +65,15 @@ class Numbers:
             missing = len(values) - len(present)
             low = present.min() if len(present) else math.nan
             high = present.max() if len(present) else math.nan
-        return cls(holds, missing, float(low), float(high), lambda: values, values.__getitem__)
+        return cls(
+            holds,
+            missing,
+            float(low),
+            float(high),
+            lambda number: int((values == number).sum()),
+            lambda: values,
+            values.__getitem__,
+        )
 
     @cached_property
     def values(self) -> NDArray[Any]:
@@ -270,10 +281,15 @@ def _numbers_of_polars(table: object) -> dict[str, Numbers]:
             missing,
             float(low[name]) if there else math.nan,
             float(high[name]) if there else math.nan,
+            partial(_count, table[name]),
             table[name].to_numpy,
             partial(rows.at, name),
         )
     return found
+
+
+def _count(series: Any, number: float) -> int:
+    return int((series == number).sum())
 
 
 class _Rows:
