@@ -623,7 +623,10 @@ def python_columns(data: Any) -> list[Column] | None:
     if isinstance(data, pl.DataFrame):
         return [column.to_list() for column in data.iter_columns()]
     if isinstance(data, pa.Table):
-        return [column.to_pylist() for column in data.itercolumns()]
+        try:
+            return [column.to_pylist() for column in data.itercolumns()]
+        except OverflowError:  # durations beyond those of Python
+            return None
     if isinstance(data, np.ndarray) and data.ndim == 2:
         return (
             [data[:, place].tolist() for place in range(data.shape[1])]

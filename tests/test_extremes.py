@@ -237,7 +237,7 @@ def test_the_warning_says_where_how_many_and_how_far():
     Y.loc[4, "b"] = -50_000
     message = (
         r"^More than 20 interquartile ranges away from the median: 2 of 400 values in column 'b' "
-        r"\(the farthest 1e\+07\)\. They are drawn in logarithmically so that they do not hide "
+        r"\(the farthest 9999999, a code for a missing value\?\)\. They are drawn in logarithmically so that they do not hide "
         r"the rest\.$"
     )
     with pytest.warns(InputWarning, match=message) as caught:
@@ -253,7 +253,7 @@ def test_heavy_tails_are_called_so():
 
 def test_many_columns_are_counted():
     X, Y = np.repeat(two(FAR), 3, axis=2)
-    with pytest.warns(InputWarning, match=r"column 2 \(the farthest 1e\+07\); and 3 more columns"):
+    with pytest.warns(InputWarning, match=r"column 2 \(the farthest 9999999, .*\); and 3 more col"):
         surveyed(X, Y)
 
 

@@ -421,6 +421,7 @@ def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
     Path("nothing.csv").write_bytes(b"")
     Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
     Path("blank.csv").write_text(" \nx\n\ny\n")  # a column whose name is a blank
+    Path("mark.csv").write_text("abcd\nxxxx\n\ufeffy\n", encoding="utf-8")
     Path("late.csv").write_text("\ufeff\n\n\n\n\na,b\n1,2\n", encoding="utf-8")
 
     def rows(name):
@@ -430,6 +431,7 @@ def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
     assert rows("mac.csv") == [(1, "x"), (2, "y")]
     assert rows("blank.csv") == [("x",), (None,), ("y",)]
     assert rows("late.csv") == [(1, 2)]
+    assert rows("mark.csv") == [("xxxx",), ("\ufeffy",)]
     assert rows("other.csv") == [(1.5, "\uff11\uff12")]
     with pytest.raises(InputError, match=r"nothing\.csv is empty \(0 bytes\)"):
         rows("nothing.csv")

@@ -39,7 +39,7 @@ class Saying:
             if one.severity == "note":
                 continue
             # Values that are drawn in have been named with their column.
-            named = one.kind == "range" and any(
+            named = one.kind in ("range", "sentinel") and any(
                 f"in column '{one.column}'" in message for message in self.messages
             )
             if one.message not in self.messages and not named:

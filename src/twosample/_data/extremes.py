@@ -22,6 +22,13 @@ FARTHEST = 20
 Values of normal, exponential, Poisson or geometric columns never are, in 20,000 rows.
 """
 
+CODES = frozenset(
+    sign * value
+    for sign in (1, -1)
+    for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
+) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
+"""Numbers that often stand for something else, such as a missing value."""
+
 _NORMAL_RANGE = 1.3489795003921634  # from quartile to quartile of a normal column, in deviations
 FENCE = FARTHEST * _NORMAL_RANGE
 """Scaled values beyond it are drawn in: 27 standard deviations of a normal column."""

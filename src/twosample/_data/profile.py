@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, InputNote, Obstacles, warn
 from .cells import Cells
 from .columns import Columns
-from .extremes import FARTHEST, FENCE, Spread
+from .extremes import CODES, FARTHEST, FENCE, Spread
 from .moments import Moments
 from .reading import is_index, read
 from .samples import Scaling
@@ -350,9 +350,11 @@ def _warn_if_extreme(schema: Schema, moments: Moments, spread: Spread) -> None:
         else:
             how_many = "a few values"
         farthest = _farthest(moments, int(at), float(spread.median[at]))
-        text = f"{how_many} in {_place(schema, int(at))} (the farthest {farthest:.6g})"
+        is_code = farthest in CODES
+        shown = f"{farthest:.0f}, a code for a missing value?" if is_code else f"{farthest:.6g}"
+        text = f"{how_many} in {_place(schema, int(at))} (the farthest {shown})"
         # So many are no slips of somebody's pen.
-        if beyond > _HEAVY * values:
+        if beyond > _HEAVY * values and not is_code:
             text += ", a heavy tail or a group of rows far away"
         texts.append(text)
     if texts:

@@ -147,11 +147,11 @@ def _pieces(
         header = b""
         lines = dialect.lines_before
         for raw in _cut(stream, returns, LengthCheck(file, separator)):
-            raw = raw.removeprefix(codecs.BOM_UTF8)
-            if not header and not raw.strip(b"\r\n"):
-                lines += raw.count(b"\n")  # blank lines before the header
-                continue
             if not header:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+                if not raw.strip(b"\r\n"):
+                    lines += raw.count(b"\n")  # blank lines before the header
+                    continue
                 header = raw[: _end_of_header(raw)]
                 yield _parsed(_Text.of(raw, separator), file, rules, dialect, types, lines)
             else:

@@ -15,8 +15,8 @@ from ..._data.survey import rules_of
 from ..._findings import Finding, Findings, FindingWarning
 from ..._resources import DEFAULT_MEMORY
 from ..._two_sample import FittedTest
-from ...errors import DependenceWarning, InputError, warn
-from .columns import column_findings, identifier_findings, test_leaves_out
+from ...errors import DependenceWarning, InputError, InputNote, warn
+from .columns import LEFT_OUT, column_findings, identifier_findings, test_leaves_out
 from .dependence import KIND, dependence
 from .looks import Look, look_at
 from .rows import ALL_ROWS, RowsToUse, judge_rows, refuse_if_asked, seen_in_fit
@@ -75,7 +75,7 @@ class FirstLook:
     repeats
         What becomes of copies of rows.
     acted_on
-        The severe findings that change what is tested.
+        The findings that change what is tested.
     """
 
     findings: Findings
@@ -102,7 +102,7 @@ class FirstLook:
         """Refuse copies of rows that may not be tested or cannot be left out; warn of the rest."""
         refuse_if_asked(self.rows, self.repeats)
         for finding in self.acted_on:
-            warn(finding.message, FindingWarning)
+            warn(finding.message, FindingWarning if finding.severity == "severe" else InputNote)
         for finding in self.findings:
             if finding.kind == KIND:
                 warn(finding.message, DependenceWarning)
@@ -138,7 +138,7 @@ def look_first(
     if left_out:
         rules = replace(rules, drop=(*rules.drop, *sorted(left_out)))
     # What cannot be tested at all has an error of its own.
-    acted_on = [one for one in findings.severe if one.column in left_out]
+    acted_on = [one for one in findings if one.column in left_out and one.kind in LEFT_OUT]
     if rows.finding in findings.severe and (rows.identical or repeats != "allow"):
         acted_on += [one for one in findings.severe if one is rows.finding]
     return FirstLook(findings, rules, rows, repeats, Findings(acted_on))

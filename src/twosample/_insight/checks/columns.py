@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.columns import Columns
+from ..._data.extremes import CODES
 from ..._findings import Finding, Severity
 from .chance import all_in_one, equal_shares
 from .levels import level_findings, likeness
-from .looks import CODES, ColumnLook, Look
+from .looks import ColumnLook, Look
 from .words import count, date_or_number, number, quoted, share
 
 CHANCE = 0.005
 """The chance that a table of samples that do not differ gets a finding of some kind."""
 
-_MOST_HOMES = 200  # columns among which the home of strange values is looked for
+LEFT_OUT = ("identifier", "date", "order")
+"""Kinds of findings about columns that a test leaves out."""
+
+_INDEX = ("Unnamed: 0", "index")  # what pandas calls a column that was the index of a table
+_HOMES = 10  # columns that are looked at as the home of strange values, of those that come into it
 # Not 1024: samples of usual size cannot tell it from 1000.
 _FACTORS = {
     **{10.0**power: f"a factor of {10**power:,}".replace(",", " ") for power in (1, 2, 3, 4, 6, 9)},
@@ -44,6 +49,7 @@ def column_findings(
     yield from _one_sample_only(x, y)
     common = [name for name in x.columns if name in y.columns and name not in left_out]
     chance = CHANCE / max(1, len(common))
+    homes = {x.name: _Homes(x, y), y.name: _Homes(y, x)}
     for name in common:
         of_x = x.columns[name]
         of_y = y.columns[name]
@@ -58,7 +64,7 @@ def column_findings(
             if rules.kind_of(name) != "number":
                 yield from _text(name, x, y, chance)
         elif of_x.numeric and of_y.numeric and rules.kind_of(name) != "category":
-            yield from _numbers(name, x, y, chance)
+            yield from _numbers(name, x, y, chance, homes)
 
 
 # Names and types
@@ -225,7 +231,9 @@ def _constant(name: str, x: Look, y: Look, chance: float) -> Finding | None:
 # Numbers
 
 
-def _numbers(name: str, x: Look, y: Look, chance: float) -> Iterator[Finding]:
+def _numbers(
+    name: str, x: Look, y: Look, chance: float, homes: Mapping[str, _Homes]
+) -> Iterator[Finding]:
     if not x.columns[name].present or not y.columns[name].present:
         return
     constant = _constant(name, x, y, chance)
@@ -241,7 +249,7 @@ def _numbers(name: str, x: Look, y: Look, chance: float) -> Iterator[Finding]:
     if unit is not None:
         yield unit
         return
-    outside = _outside(name, x, y, (of_x, of_y), chance)
+    outside = _outside(name, x, y, (of_x, of_y), chance, homes)
     if outside is not None:
         yield outside
 
@@ -348,6 +356,7 @@ def _outside(
     y: Look,
     values: tuple[NDArray[np.float64], NDArray[np.float64]],
     chance: float,
+    homes: Mapping[str, _Homes],
 ) -> Finding | None:
     """Many values of a sample beyond all of the other's; one or two always are."""
     of_x, of_y = values
@@ -371,7 +380,8 @@ def _outside(
         severity: Severity = "note"
         if gap > 0.5 * (high - low) and 5 * len(strangers) <= len(own):
             severity = "warning"
-        swapped = _home(name, here, there, strangers)
+        home = homes[here.name].of(name, strangers)
+        swapped = f" They look like values of {quoted(home)}: swapped?" if home else ""
         return Finding(
             f"{name}: {about}{share(below + above, len(own))} values of {here.name} lie outside "
             f"the range of {there.name} ({ends[0]} to {ends[1]}), such as "
@@ -384,20 +394,45 @@ def _outside(
     return None
 
 
-def _home(name: str, here: Look, there: Look, strangers: NDArray[np.float64]) -> str:
-    """A column to which values seem to belong that do not belong here."""
-    # Of many columns the first: to look at all for each would take the square of their number.
-    for other, column in itertools.islice(there.columns.items(), _MOST_HOMES):
-        if other == name or not column.numeric or other not in here.columns:
-            continue
-        low, high = np.quantile(there.some(other), [0.01, 0.99]) if column.present else (0.0, 0.0)
-        inside = ((strangers >= low) & (strangers <= high)).mean()
-        back = here.some(other)
-        low_back, high_back = there.columns[other].low, there.columns[other].high
-        left = int(((back < low_back) | (back > high_back)).sum())
-        if inside > 0.9 and left >= 0.2 * len(strangers):
-            return f" They look like values of {quoted(other)}: swapped?"
-    return ""
+class _Homes:
+    """The columns of a sample to which values seem to belong that are strange in another one.
+
+    Such a column has lost some of its own: it has values outside the range of the other sample,
+    and the strange ones lie where those of the other sample do.
+    """
+
+    def __init__(self, here: Look, there: Look) -> None:
+        self._here = here
+        self._there = there
+
+    @cached_property
+    def _columns(self) -> tuple[list[str], NDArray[np.float64]]:
+        """Names, and for each the range of most values there, and how many lie outside of it."""
+        names = []
+        facts = []
+        for name, column in self._there.columns.items():
+            if not column.numeric or not column.present or name not in self._here.columns:
+                continue
+            back = self._here.some(name)
+            outside = int(((back < column.low) | (back > column.high)).sum())
+            if outside:
+                low, high = np.quantile(self._there.some(name), [0.01, 0.99])
+                names.append(name)
+                facts.append((low, high, outside))
+        return names, np.array(facts).reshape(-1, 3)
+
+    def of(self, name: str, strangers: NDArray[np.float64]) -> str | None:
+        """The column to which strangers in the column `name` seem to belong."""
+        names, facts = self._columns
+        low, high, outside = facts.T
+        middle = np.median(strangers)
+        fitting = (low <= middle) & (middle <= high) & (outside >= 0.2 * len(strangers))
+        candidates = [place for place in np.flatnonzero(fitting) if names[place] != name]
+        for place in candidates[:_HOMES]:
+            inside = (strangers >= low[place]) & (strangers <= high[place])
+            if inside.mean() > 0.9:
+                return names[place]
+        return None
 
 
 # Identifiers and order
@@ -425,6 +460,14 @@ def _identifier(name: str, x: Look, y: Look) -> Finding | None:
     without = leave_out(x, name)
     apart = of_x.high < of_y.low or of_y.high < of_x.low
     if x.chance_of_numbers(name) * y.chance_of_numbers(name) < 1e-6:
+        if name in _INDEX:
+            return Finding(
+                f"{name} numbers the rows ({ranges}), as the index of a table does that pandas has "
+                f"written; a test leaves it out, and {without} says so.",
+                "note",
+                name,
+                "identifier",
+            )
         runs = " and runs on from one to the other" if apart else ""
         return Finding(
             f"{name} numbers the rows{runs} ({ranges}), so it would be a difference by itself. A "
@@ -472,9 +515,6 @@ def _orders(look: Look, name: str) -> bool:
 def test_leaves_out(findings: list[Finding], rules: Columns) -> frozenset[str]:
     """The columns that number, date or order the rows, but for those that the user names."""
     named = {*(rules.keep or ()), *dict(rules.kinds)}
-    found = {
-        one.column
-        for one in findings
-        if one.severity == "severe" and one.kind in ("identifier", "date", "order")
-    }
+    # A column by which somebody has sorted the rows is a note, and tested.
+    found = {one.column for one in findings if one.severity == "severe" or one.kind != "order"}
     return frozenset(name for name in found if name is not None and name not in named)

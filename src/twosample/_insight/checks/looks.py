@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ..._data.columns import Columns
+from ..._data.extremes import CODES
 from ..._data.reading import read
 from ..._data.row_keys import Keys, array_keys, mixed, row_keys
 from ..._data.streams import Stream
@@ -32,13 +33,6 @@ _MOST_LEVELS = 20_000
 _STRETCH = 500  # rows of a batch that are kept in their order
 _A_FEW = 1000  # rows that show how many different values a column has
 _UNLIKELY = 1e-6  # the chance to take independent numbers for those of rows
-
-CODES = frozenset(
-    sign * value
-    for sign in (1, -1)
-    for value in (99, 999, 9999, 99_999, 999_999, 9_999_999, 99_999_999, 999_999_999, 2**31 - 1)
-) | {-1.0, -9.0, 32_767.0, -32_768.0, 65_535.0, -(2.0**31), 888.0, 8888.0, 88_888.0}
-"""Numbers that often stand for something else, such as a missing value."""
 
 
 @dataclass
@@ -93,8 +87,8 @@ class ColumnLook:
         """Whether it holds text only."""
         return self.holds == {"text"}
 
-    def include(self, column: Column, rows: int) -> None:
-        """Count the values of the next batch."""
+    def include(self, column: Column, rows: int, start: NDArray[np.int64]) -> None:
+        """Count the values of the next batch; `start` are the places of its first rows."""
         self.rows += rows
         self.missing += column.missing
         if column.missing < rows:
@@ -102,7 +96,7 @@ class ColumnLook:
         if isinstance(column, Labels):
             self._include_labels(column)
         elif column.missing < rows:
-            self._include_numbers(column, rows)
+            self._include_numbers(column, start)
 
     def _include_labels(self, column: Labels) -> None:
         self.all_different &= column.different == len(column.hashes) - column.missing
@@ -111,7 +105,7 @@ class ColumnLook:
         if len(self.levels) > _MOST_LEVELS:
             self.levels = Counter(dict(self.levels.most_common(_MOST_LEVELS // 2)))
 
-    def _include_numbers(self, column: Numbers, rows: int) -> None:
+    def _include_numbers(self, column: Numbers, start: NDArray[np.int64]) -> None:
         low = column.low
         high = column.high
         if low <= self.low:
@@ -120,13 +114,13 @@ class ColumnLook:
         if high >= self.high:
             self.at_high = _times(high, column) + self.at_high * (high == self.high)
             self.high = high
-        self._look_at_order(column, rows)
+        self._look_at_order(column, start)
 
-    def _look_at_order(self, column: Numbers, rows: int) -> None:
+    def _look_at_order(self, column: Numbers, start: NDArray[np.int64]) -> None:
         if self.order == 0:
             return
-        start = column.some(np.arange(min(_A_FEW, rows)))
-        if _order(start[~np.isnan(start)]) == 0:  # as of most columns
+        first = column.some(start)
+        if _order(first[~np.isnan(first)]) == 0:  # as of most columns
             self.order = 0
             return
         values = column.values
@@ -153,7 +147,7 @@ def _without_gaps(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _times(code: float, column: Numbers) -> int:
     """How often a code is there; 0 for other values, which nobody asks for."""
-    return int((column.values == code).sum()) if code in CODES else 0
+    return column.count(code) if code in CODES else 0
 
 
 def _order(values: NDArray[Any]) -> int:
@@ -259,10 +253,11 @@ class Look:
         self.named = part.named
         drawn = self._draw(part.rows)
         followed = self._follow(part.rows)
+        start = np.arange(min(_A_FEW, part.rows))
         for name, column in columns.items():
             if len(self._ordered) < MOST_COLUMNS or name in self._ordered:
                 self._ordered.setdefault(name, []).append(column.numbered(followed))
-            self.columns.setdefault(name, ColumnLook()).include(column, part.rows)
+            self.columns.setdefault(name, ColumnLook()).include(column, part.rows, start)
             if isinstance(column, Numbers):
                 self._some.setdefault(name, []).append(column.some(drawn))
         self.rows += part.rows
