@@ -284,10 +284,11 @@ def region_case(by, n, rng):
 # Tolerance: how often each verdict is given at the margin, and where there is less or more.
 
 
-def auc_margin_case(margin, share, n, rng):
+def auc_margin_case(margin, share, n, rng, all_views=False):
     """A shift of s has an AUC of Phi(s / sqrt(2))."""
     by = share * math.sqrt(2) * NormalDist().inv_cdf(margin)
-    return _verdict(few_views(), drawn("shift", by, (n, n), rng), {"auc": margin})
+    test = twosample.spectral(permutations=PERMUTATIONS) if all_views else few_views()
+    return _verdict(test, drawn("shift", by, (n, n), rng), {"auc": margin})
 
 
 def spread_margin_case(unit, margin, share, n, rng):
@@ -446,6 +447,10 @@ def _cases():
         found["tolerance"][name] = Case(column_margin_case, (0.2, share, 1000), many, 1000)
         name = f"the bounds of a category, spread=0.1, {where}, n = 1000"
         found["tolerance"][name] = Case(level_margin_case, (0.1, share, 1000), many, 1000)
+    for n in (1000, 2000):
+        name = f"auc=0.6 by all views of `spectral`, no difference, n = {n}"
+        case = Case(functools.partial(auc_margin_case, all_views=True), (0.6, 0.0, n), few // 10)
+        found["tolerance"][name] = case
     for method, n in (
         ("spectral", 200),
         ("spectral", 800),

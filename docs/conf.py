@@ -46,7 +46,7 @@ html_extra_path = ["../src/twosample/_cli/output.v1.json"]  # at an address that
 html_copy_source = False
 html_show_sourcelink = False
 html_sidebars: dict[str, list[str]] = {
-    page: [] for page in ("quickstart", "extending", "changelog")
+    page: [] for page in ("quickstart", "gallery", "extending", "changelog")
 }  # they stand alone
 html_context = {"default_mode": "auto"}
 html_theme_options = {
