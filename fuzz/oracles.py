@@ -29,7 +29,7 @@ from twosample._files.opening import ReadOptions, open_file
 from twosample._files.parts import npy_parts, parquet_parts
 from twosample.errors import InputError
 
-MISSING = {"", "NA", "N/A", "null", "NULL"}
+MISSING = {"", "NA", "N/A", "n/a", "null", "NULL"}
 
 
 def content_of(path: Path) -> bytes:

@@ -407,7 +407,7 @@ case(
     r"x.csv contains \d+ missing values .first at line \d+, column 'age'",
     r"y.csv contains \d+ missing",
 )(lambda: gaps((0.2, 0.2)))
-for written in ("NA", "N/A", "null", "nan"):
+for written in ("NA", "N/A", "n/a", "null", "nan"):
     case(f"missing values written {written}", CSV, "same", "Missing values are counted")(
         lambda word=written: gaps((0.2, 0.2), word)
     )

@@ -78,6 +78,18 @@ def test_whole_numbers_that_floats_must_round_are_looked_at():
     assert len(twosample.check(pa.table({"a": values}), pa.table({"a": values}))) == 1
 
 
+def test_half_a_character_is_looked_at():
+    labels = pd.Series(["\ud800", "b", "c"] * 5, dtype=object)
+    X = pd.DataFrame({"a": labels, "n": range(15)})
+    assert len(twosample.check(X, X.iloc[::-1])) > 0
+
+
+def test_what_pyarrow_cannot_filter_gets_a_sentence():
+    column = pa.array(["a", None, "b"], type=pa.string_view())
+    with pytest.raises(twosample.InputError, match="convert them to another type"):
+        twosample.two_sample_test(pa.table({"a": column}), pa.table({"a": column}), "mmd-median")
+
+
 def test_a_name_of_a_column_does_not_fill_the_screen():
     name = "".join(map(str, range(500)))
     asked = Origin("X").asks("drop", name)

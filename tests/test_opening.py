@@ -411,6 +411,7 @@ def test_what_fills_the_memory_is_read_in_parts(folder, monkeypatch):
         open_file("x.odd", ReadOptions(stream=True))
 
 
+@pytest.mark.filterwarnings("ignore::twosample.errors.InputNote")
 @pytest.mark.parametrize("stream", [False, True])
 def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
     monkeypatch.setattr("twosample._files.text.PIECE", 5)
@@ -421,6 +422,7 @@ def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
     Path("nothing.csv").write_bytes(b"")
     Path("more.csv").write_text("a,b\n1,2\n3,4,\n")
     Path("blank.csv").write_text(" \nx\n\ny\n")  # a column whose name is a blank
+    Path("nameless.csv").write_text("a,,\n1,x,y\n2,02139,02139\n")
     Path("mark.csv").write_text("abcd\nxxxx\n\ufeffy\n", encoding="utf-8")
     Path("late.csv").write_text("\ufeff\n\n\n\n\na,b\n1,2\n", encoding="utf-8")
 
@@ -431,12 +433,23 @@ def test_text_that_was_read_otherwise_in_parts(folder, stream, monkeypatch):
     assert rows("mac.csv") == [(1, "x"), (2, "y")]
     assert rows("blank.csv") == [("x",), (None,), ("y",)]
     assert rows("late.csv") == [(1, 2)]
+    assert rows("nameless.csv") == [(1, "x", "y"), (2, "02139", "02139")]
     assert rows("mark.csv") == [("xxxx",), ("\ufeffy",)]
     assert rows("other.csv") == [(1.5, "\uff11\uff12")]
     with pytest.raises(InputError, match=r"nothing\.csv is empty \(0 bytes\)"):
         rows("nothing.csv")
     with pytest.raises(InputError, match=r"more\.csv, line 3: 3 fields where the header has 2"):
         rows("more.csv")
+
+
+def test_fields_that_polars_joins_are_no_missing_values(folder):
+    line = (
+        'd,b,c\x0c\u0663,000","3,571",a,02139\x0c"2,714","3,143",,true\x0c"0,857",.,286",true,'
+        '2024-01-31\x0c"0,000","0,714",true,02139\x0c"0,714","3,286",New York,02139'
+    )
+    Path("joined.csv").write_text(line, encoding="utf-8")
+    with pytest.raises(InputError, match="can be read in two ways"):
+        open_file("joined.csv", ReadOptions(layout=Layout(header=False)))
 
 
 VALUES = [None, True, False, 0, -3, 2**40, 2**70, 0.5, float("nan"), "", "x", "02139", "é"]

@@ -323,9 +323,15 @@ def _fill_in(
 ) -> ColumnKind:
     """Put what is there of a column into the table, and say what it is."""
     rows = np.flatnonzero(~gaps)
-    present = column if len(rows) == len(gaps) else column.filter((~gaps).tolist())
     name = table.names[position]
     where = table.where(position)
+    try:
+        present = column if len(rows) == len(gaps) else column.filter((~gaps).tolist())
+    except NotImplementedError as error:  # of pyarrow, for some of its types
+        raise InputError(
+            f"{origin.sample} has values of type {column.dtype} in {where}, of which those that "
+            "are not missing cannot be taken; convert them to another type."
+        ) from error
     asked = table.rules.kind_of(name)
     temporal = temporal_kind(present) if asked is None else None
     if asked == "number" or temporal is not None:

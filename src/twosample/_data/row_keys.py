@@ -13,6 +13,7 @@ Keys: TypeAlias = NDArray[np.uint64]
 """64 bits for each row: equal for equal rows, different for others but for an accident."""
 
 _CHUNK = 2**15  # rows whose bits are mixed at a time: caches hold them
+_MANY = 2**17  # keys that are worth an import
 _EXACT = 2**53  # up to which float64 has all whole numbers
 _FACTOR = 0x9E3779B97F4A7C15  # of splitmix64, as are the two below
 _FIRST = 0xBF58476D1CE4E5B9
@@ -80,8 +81,8 @@ def mixed(keys: Keys) -> Keys:
 
 
 def in_order(keys: Keys) -> Keys:
-    """The keys, sorted; by polars, where it is there, which is several times as quick."""
-    if importlib.util.find_spec("polars") is None:
+    """The keys, sorted; many of them by polars, where it is there: it is several times as quick."""
+    if len(keys) < _MANY or importlib.util.find_spec("polars") is None:
         return np.sort(keys)
     import polars
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # which imports its parts, such as scipy.stats, when they are used
 from numpy.typing import NDArray
+from scipy.special import gammainccinv, ndtri
 
 MOST_ROWS = 5000
 """Rows of a sample that are looked at: of so many, all that matters stands out."""
@@ -28,6 +28,7 @@ _LAGS = 10
 _LEAST_NEIGHBOURS = 0.1  # a lag-1 correlation that matters: it widens a variance by a fifth
 _LEAST_MEAN = 0.04  # the same of the mean over all lags
 _LEAST_EXPLAINED = 0.1  # intraclass correlation that matters
+_NORMAL = 0.01  # the skewness below which a law is as good as normal
 _FEWEST_ROWS = 50
 _FEWEST_LEVELS = 5  # of a column that may name groups
 _STRETCHES = 10  # of rows that follow each other, of a sample with too many
@@ -81,7 +82,7 @@ def signs_of_dependence(samples: Sequence[Look]) -> Sign | None:
     looks = [look._replace(values=look.values[:MOST_ROWS, :MOST_COLUMNS]) for look in looks]
     tests = sum(3 * look.values.shape[1] for look in looks)
     chance = _CHANCE / max(1, tests)
-    limit = float(scipy.stats.norm.isf(chance))
+    limit = -float(ndtri(chance))
     for look in looks:
         found = _group_column(look, limit)
         if found is not None:
@@ -108,8 +109,8 @@ def _neighbours(values: NDArray[np.float64], chance: float) -> list[tuple[int, f
     of_ranks = np.array([(each**3).mean() ** 2 for each in ranks])
     of_lag = of_ranks / math.sqrt(rows)
     of_mean = (of_ranks + 3 * (_LAGS - 1)) / math.sqrt(rows * _LAGS)
-    limits = scipy.stats.pearson3.isf(chance, of_lag) / math.sqrt(rows)
-    limits_of_mean = scipy.stats.pearson3.isf(chance, of_mean) / math.sqrt(rows * _LAGS)
+    limits = _exceeded(chance, of_lag) / math.sqrt(rows)
+    limits_of_mean = _exceeded(chance, of_mean) / math.sqrt(rows * _LAGS)
     found = []
     for at, place in enumerate(places):
         r = _autocorrelation(ranks[at], _LAGS)
@@ -123,10 +124,28 @@ def _neighbours(values: NDArray[np.float64], chance: float) -> list[tuple[int, f
 
 def _standard_ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
     """The ranks of a column, with mean 0 and variance 1; zeros if all are equal."""
-    ranks: NDArray[np.float64] = scipy.stats.rankdata(column)
+    ranks = _ranks(column)
     centred = ranks - ranks.mean()
     spread = float(centred.std()) or 1.0
     return np.asarray(centred / spread, dtype=np.float64)
+
+
+def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ranks of values, of tied ones their mean."""
+    # Not by scipy.stats, which takes long to import.
+    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+    means = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(means[place], dtype=np.float64)
+
+
+def _exceeded(chance: float, skewness: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a variable with mean 0, variance 1 and this skewness exceeds with a chance.
+
+    By Pearson's third law: a gamma variable with the shape 4 / skewness^2.
+    """
+    shape = 4 / np.maximum(skewness, _NORMAL) ** 2
+    of_gamma = (gammainccinv(shape, chance) - shape) / np.sqrt(shape)
+    return np.asarray(np.where(skewness > _NORMAL, of_gamma, -ndtri(chance)), dtype=np.float64)
 
 
 def _autocorrelation(ranks: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
@@ -169,7 +188,7 @@ def _group_column(look: Look, limit: float) -> tuple[str, float, int] | None:
         for other in range(values.shape[1]):
             if other == place or _is_monotone(values[:, other]):
                 continue
-            share = _explained(scipy.stats.rankdata(values[:, other]), codes, counts, limit)
+            share = _explained(_ranks(values[:, other]), codes, counts, limit)
             if share >= _LEAST_EXPLAINED and (best is None or share > best[1]):
                 best = (str(look.columns[place]), share, len(levels))
     return best

@@ -26,7 +26,7 @@ from .limits import lines_of
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 """What stands between fields, by the ending of a file, unless the file shows otherwise."""
 
-MISSING = ("", "NA", "N/A", "null", "NULL")
+MISSING = ("", "NA", "N/A", "n/a", "null", "NULL")
 """What stands for a missing value in text."""
 
 _MARKS = (",", ";", "\t", "|")  # that may separate fields

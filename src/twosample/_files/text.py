@@ -1,8 +1,8 @@
 """CSV, TSV and other text files to tables.
 
-In them an empty field, `NA`, `N/A` and `null` are missing values, `true` and `false` are booleans,
-and a date stays a date: what becomes of such a column is decided elsewhere. How fields, decimals
-and characters are written is found by `layout`.
+In them an empty field, `NA`, `N/A`, `n/a` and `null` are missing values, `true` and `false` are
+booleans, and a date stays a date: what becomes of such a column is decided elsewhere. How fields,
+decimals and characters are written is found by `layout`.
 """
 
 from __future__ import annotations
@@ -249,8 +249,10 @@ def _parsed(
     header = _header(fields, file)
     as_written = {name for name in header if rules.kind_of(name) == "category"}
     overrides: dict[str, Any] = {}
-    for field, name in zip(fields, header, strict=True):
+    for place, (field, name) in enumerate(zip(fields, header, strict=True)):
         if name in as_written or known.get(name) == pl.String:
+            before_it = fields[:place].count(field)  # only of columns without a name
+            field = f"{field}_duplicated_{before_it - 1}" if before_it else field
             overrides |= {field: pl.String, _doubled(field): pl.String}
     try:
         table, levels = _inferred(pl, text.source, dialect, overrides)
@@ -263,8 +265,10 @@ def _parsed(
     table = _named_as_in_header(table, fields, header)
     blank: list[int] = []
     if _needs_scan(table, text, len(header)):
-        rows, blank = _scan(text.raw, file, separator, len(header), before)
-        if table.columns != header or rows != table.height:
+        rows, blank, gaps = _scan(text.raw, file, separator, len(header), before)
+        # polars fills up a row of which it has joined two fields.
+        is_filled_up = table.width > 0 and table[:, -1].null_count() > gaps
+        if table.columns != header or rows != table.height or is_filled_up:
             raise _ambiguous(file)
     columns = []
     obstacles = Obstacles()
@@ -487,15 +491,18 @@ def _header(fields: list[str], file: Path) -> list[str]:
     return names
 
 
-def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tuple[int, list[int]]:
-    """How many rows there are, and which of them, counted from 0, are blank lines.
+def _scan(
+    raw: bytes, file: Path, separator: str, width: int, before: int
+) -> tuple[int, list[int], int]:
+    """How many rows there are, which are blank lines, and how many lack the last value.
 
-    Refuses a row with more or fewer fields than the `width` of the header. There are `before` lines
-    of the file before the text.
+    Rows are counted from 0. Refuses a row with more or fewer fields than the `width` of the header.
+    There are `before` lines of the file before the text.
     """
     rows = _rows(raw, separator)
     blank: list[int] = []
     count = -1  # so that the header, which is no row, brings it to 0
+    gaps = 0
     try:
         for row in rows:
             if row and len(row) != width:
@@ -507,6 +514,7 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
                 )
             if not row:
                 blank.append(count)
+            gaps += not row or row[-1].strip() in MISSING
             if row or count >= 0:  # blank lines before the header do not count
                 count += 1
     except csv.Error as error:
@@ -516,7 +524,7 @@ def _scan(raw: bytes, file: Path, separator: str, width: int, before: int) -> tu
         ) from error
     except UnicodeDecodeError as error:
         raise _not_utf8(file, f" (after line {before + rows.line_num})") from error
-    return max(count, 0), blank
+    return max(count, 0), blank, gaps
 
 
 def _typed(

@@ -495,9 +495,9 @@ def _identifier(name: str, x: Look, y: Look) -> Finding | None:
         )
     if ordered:
         return Finding(
-            f"The rows of both samples are sorted by {name} ({ranges}). If that is a time, rows "
-            "that follow each other may depend on each other, and p would be too small; and the "
-            f"column itself tells nothing: {without}.",
+            f"The rows of both samples are sorted by {name} ({ranges}). If that is a time, leave "
+            f"it out with {without}; rows that follow each other may then depend on each other, "
+            "and p would be too small.",
             "note",
             name,
             "order",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..._data.reading import as_narwhals
 from ..._data.row_keys import Keys
 from ..._data.tables import Source, Table
+from ...errors import printable
 
 Holds: TypeAlias = Literal["numbers", "true and false", "dates", "text", "something else"]
 """What a column holds, in the words of messages."""
@@ -320,7 +321,11 @@ def _labels(values: list[str | None], holds: Holds = "text") -> Labels:
     if importlib.util.find_spec("polars") is not None:
         import polars
 
-        return _counted(polars.Series(values, dtype=polars.String), holds)
+        try:
+            series = polars.Series(values, dtype=polars.String)
+        except UnicodeEncodeError:  # of half a character, which Python lets into text
+            series = polars.Series([value and printable(value) for value in values])
+        return _counted(series, holds)
     counts = Counter(values)
     missing = counts.pop(None, 0)
     hashes = np.array([hash(value) & (2**64 - 1) for value in values], dtype=np.uint64)
