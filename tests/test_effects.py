@@ -201,13 +201,22 @@ def test_folds_have_both_samples():
     assert noise_share(2.0, 0.0) == 1 and noise_share(2.0, 2.5) == 0 and noise_share(0.0, 1) == 1
 
 
-def test_noise_makes_intervals_wider():
+def judged(shift, noise):
     scores = torch.from_numpy(np.random.default_rng(0).normal(size=100))
+    scores[:50] += shift
     folds = torch.arange(100) % 5
-    sure = judge(CrossFitted(scores, folds, 0.0), 50)
-    unsure = judge(CrossFitted(scores, folds, 1.0), 50)
-    assert unsure.area.variance == pytest.approx(2 * sure.area.variance)
-    assert sure.area.auc == unsure.area.auc
+    return judge(CrossFitted(scores, folds, noise), 50).area
+
+
+def test_noise_makes_intervals_wider():
+    sure = judged(shift=1.0, noise=0.0)
+    unsure = judged(shift=1.0, noise=1.0)
+    assert unsure.variance == pytest.approx(2 * sure.variance)
+    assert sure.auc == unsure.auc
+
+
+def test_where_there_may_be_no_difference_all_of_the_noise_counts():
+    assert judged(shift=0.0, noise=0.0) == judged(shift=0.0, noise=1.0)
 
 
 # MMD^2.
