@@ -451,3 +451,14 @@ def test_the_command_shows_findings_and_strict_fails_on_severe_ones(tmp_path):
     (finding,) = record["checks"]
     assert finding.keys() == {"message", "severity", "column", "kind"}
     assert run(tmp_path / "a.csv", tmp_path / "nothing.csv").exit_code == 2
+
+
+def test_an_index_in_one_file_only_is_a_note():
+    X = people(60, 0)
+    Y = people(60, 1)
+    indexed = X.assign(**{"Unnamed: 0": range(60)})
+    found = twosample.check(indexed, Y)
+    assert [(each.severity, each.column) for each in found] == [("note", "Unnamed: 0")]
+    kept = X.assign(price=range(60))
+    severe = [each for each in twosample.check(kept, Y) if each.severity == "severe"]
+    assert [each.column for each in severe] == ["price"]

@@ -96,6 +96,15 @@ def _one_sample_only(x: Look, y: Look) -> Iterator[Finding]:
 
 
 def _missing_column(name: str, here: Look, there: Look) -> Finding:
+    if name in _INDEX and here.numbers_rows(name):
+        return Finding(
+            f"Column {quoted(name)} is only in {here.name}, and numbers its rows, as the index of "
+            "a table does that pandas has written; a test leaves it out, and "
+            f"{leave_out(here, name)} says so.",
+            "note",
+            name,
+            "column in one sample",
+        )
     return Finding(
         f"Column {quoted(name)} is only in {here.name}, not in {there.name}; add it there, or "
         f"leave it out with {leave_out(here, name)}.",
