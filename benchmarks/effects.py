@@ -408,7 +408,7 @@ def _cases():
         ("shift", 0.3, 2000),
         ("shift", 0.0, 500),
     ):
-        draws = few if n == 500 else few // 4
+        draws = 2 * few if n == 500 else few // 4
         found["views"][f"{change} {by:g}, n = {n}"] = Case(views_case, (change, by, n), draws)
     for change, by in (("shift", 0.3), ("shift", 0.7), ("spread", 1.5), ("shift", 0.0)):
         name = f"mmd-median, {change} {by:g}, n = 500"
