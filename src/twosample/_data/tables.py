@@ -32,6 +32,8 @@ LAYOUTS = (
 )
 """What messages say of the shapes that images may have."""
 
+_IN_A_SENTENCE = 100  # characters of a name or a value
+
 AS_FOUND = Columns()
 """The rules of a user who says nothing: each column is what it is."""
 
@@ -98,8 +100,8 @@ class Origin:
 
     def asks(self, field: str, value: str, column: str = "") -> str:
         """How the user asks for something that `Columns` offers."""
-        value = shortened(value)
-        column = shortened(column)
+        value = cut_in_the_middle(value, _IN_A_SENTENCE)
+        column = cut_in_the_middle(column, _IN_A_SENTENCE)
         if self.source is not None and self.source.command_line:
             # In quotes where a shell needs them, for a name may be anything.
             if field == "kinds":
@@ -209,13 +211,7 @@ class Table:
 
 def called(name: str, named: bool) -> str:
     """What messages call a column, which may have only its place for a name."""
-    return f"column '{shortened(name)}'" if named else f"column {name}"
-
-
-def shortened(name: str, most: int = 100) -> str:
-    """A name that fits into a sentence: a long one is cut in the middle, where few differ."""
-    half = most // 2 - 1
-    return name if len(name) <= most else f"{name[:half]}...{name[-half:]}"
+    return f"column '{cut_in_the_middle(name, _IN_A_SENTENCE)}'" if named else f"column {name}"
 
 
 def repeated(names: Sequence[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._data.tables import count, shortened
+from ..._data.tables import count, cut_in_the_middle
 
 _LONGEST = 40
 
@@ -26,7 +26,7 @@ def date_or_number(value: float, *, is_date: bool) -> str:
 
 def quoted(text: str) -> str:
     """A label in quotes; a long one is cut in the middle, so that two that begin alike differ."""
-    return repr(shortened(text, _LONGEST))
+    return repr(cut_in_the_middle(text, _LONGEST))
 
 
 def share(part: int, whole: int) -> str:
