@@ -142,6 +142,53 @@ def test_quotation_marks_in_names(tmp_path, header, names, stream):
         assert table[names[1]].to_list() == ["02139", '0"4']
 
 
+ROWS = "".join(f"{row},{row % 3},k{row % 4}\n" for row in range(2500))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a,b,c\n" + ROWS,
+        "a,b,c\n" + ROWS + "1.5,2,x\n",  # a fraction comes late
+        "a,b,c\n" + ROWS + "n/a,NA,\n",
+        "a,b,c\n" + ROWS + '1,2,"x,y"\n',
+        "a,b,c\n" + ROWS + "1,2,é\n",
+        "a,b,c\n" + ROWS.replace(",k", ",2026-01-0"),
+        "a;b;c\n" + ROWS.replace(",", ";"),
+        "a;b;c\n" + ROWS.replace(",k", ";1,").replace(",", ";", 1),
+        "\na,b,c\n" + ROWS,
+        "a,b,c\r\n" + ROWS.replace("\n", "\r\n"),
+        "a,b,c\n" + ROWS + "1,2\n",
+        "a,b,c\n" + ROWS + "1,2,3,4\n",
+    ],
+)
+@pytest.mark.parametrize("kinds", [{}, {"b": "category"}])
+@pytest.mark.filterwarnings("ignore::twosample.InputNote")
+def test_a_file_that_is_read_ahead_gives_the_same(tmp_path, monkeypatch, content, kinds):
+    path = text(tmp_path, content)
+
+    def outcome():
+        try:
+            return read_source(path, Columns(kinds=kinds)).data
+        except InputError as error:
+            return str(error)
+
+    whole = outcome()
+    monkeypatch.setattr("twosample._files.text._LARGE", 1)
+    ahead = outcome()
+    if isinstance(whole, str):
+        assert ahead == whole
+    else:
+        assert ahead.equals(whole)
+        assert ahead.dtypes == whole.dtypes
+
+
+def test_a_mark_and_a_blank_line_before_the_names(tmp_path):
+    table = read(text(tmp_path, "\ufeff\nx,y"))
+    assert table.columns == ["x", "y"]
+    assert not len(table)
+
+
 def test_names_that_are_whole_numbers_are_names(tmp_path):
     assert read(text(tmp_path, "0,1,2\n5,6,7\n")).columns == ["0", "1", "2"]
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 import twosample
 from twosample._cli.main import build
 from twosample._data.copies import Counted, impossible, judge, rows_to_use
-from twosample._data.row_keys import array_keys, mixed, row_keys
+from twosample._data.row_keys import array_keys, few_kinds, mixed, row_keys
+from twosample._data.streams import held
 from twosample._data.tables import Origin, called
 from twosample._insight.checks import looks
 from twosample._insight.checks.chance import all_in_one, equal_shares
@@ -366,6 +367,58 @@ def test_equal_rows_have_equal_keys_and_others_do_not():
     # They are spread evenly, so that small ones are a fair sample.
     shares = np.bincount((mixed(np.arange(64_000, dtype=np.uint64)) >> np.uint64(58)).astype(int))
     assert abs(shares - 1000).max() < 150
+
+
+@pytest.mark.parametrize("levels", [1, 2, 16, 17, 300])
+def test_few_kinds_of_keys_are_all_of_them_with_how_often_each_comes(levels):
+    rng = np.random.default_rng(levels)
+    keys = mixed(rng.integers(0, levels, 5000).astype(np.uint64))
+    found = few_kinds(keys)
+    if levels > 16:
+        assert found is None
+        return
+    kinds, first, times = np.unique(keys, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    assert np.array_equal(keys[found.first], kinds[order])
+    assert np.array_equal(found.first, first[order])
+    assert np.array_equal(found.times, times[order])
+    keys[-1] = 0  # one that comes late is not overlooked
+    assert few_kinds(keys) is None
+
+
+def test_no_keys_are_of_no_kind():
+    found = few_kinds(np.empty(0, dtype=np.uint64))
+    assert len(found.first) == len(found.times) == 0
+
+
+@pytest.mark.parametrize("by_polars", [False, True])
+def test_equal_rows_have_equal_keys_by_some_columns_whatever_holds_them(by_polars):
+    whole = [3, 0, 7, 3]
+    broken = [0.5, -0.0, np.nan, 0.5]
+    text = ["a", None, "b", "a"]
+    of_polars = pl.DataFrame({"a": whole, "b": [0.5, 0.0, None, 0.5], "c": text})
+    tables = [
+        of_polars,
+        pl.concat([of_polars[:1], of_polars[1:]], rechunk=False),
+        of_polars.with_columns(pl.col("a").cast(pl.Float64), pl.col("b").fill_null(np.nan)),
+        of_polars.with_columns(pl.col("a").cast(pl.Int32), pl.col("b").cast(pl.Float32)),
+        pd.DataFrame({"a": whole, "b": broken, "c": text}),
+        of_polars.to_arrow(),
+    ]
+    seen = [looks.look_at(held(table), "X") for table in tables]
+    found = [look.keys_by(["a", "b", "c"], by_polars=by_polars) for look in seen]
+    for keys in found:
+        assert np.array_equal(keys, found[0])
+    assert len(np.unique(found[0])) == 3
+
+
+def test_a_few_copies_among_many_rows_are_found_in_tables_of_other_types():
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame({"a": rng.integers(0, 2**40, 90_000), "b": rng.normal(size=90_000)})
+    Y = pl.DataFrame({"a": rng.integers(0, 2**40, 90_000), "b": rng.normal(size=90_000)})
+    Y = pl.concat([Y[:70_000], X[100:105], Y[70_005:]])
+    for other in (Y, Y.with_columns(pl.col("a").cast(pl.Float64)), Y.to_pandas()):
+        assert ("shared rows", None) in kinds(twosample.check(X, other))
 
 
 DISCRETE = {

@@ -122,4 +122,4 @@ def test_twenty_thousand_columns_from_end_to_end(tmp_path):
     status, megabytes = map(int, done.stderr.split()[-2:])
     assert status == 0
     # The libraries take 300 MB, both samples in float64 take 16 MB, and copies of them some more.
-    assert megabytes < 900
+    assert megabytes < 900, megabytes

@@ -553,7 +553,7 @@ def _files_of(pair: Pair, sizes: tuple[int, int]) -> tuple[tuple[str, ...], tupl
     """The names of the files that images came from; None if some did not come from files."""
     names = []
     for stream, size in zip(pair, sizes, strict=True):
-        source = stream._source
+        source = stream.source
         if source is None or source.place is None:
             return None
         rows = range(size) if source.rows is None else source.rows.tolist()

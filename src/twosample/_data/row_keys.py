@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ Keys: TypeAlias = NDArray[np.uint64]
 
 _CHUNK = 2**15  # rows whose bits are mixed at a time: caches hold them
 _MANY = 2**17  # keys that are worth an import
+_EARLY = 2000  # rows in which kinds of keys are looked for
+_FEW = 16  # kinds that are counted one by one
 _EXACT = 2**53  # up to which float64 has all whole numbers
 _FACTOR = 0x9E3779B97F4A7C15  # of splitmix64, as are the two below
 _FIRST = 0xBF58476D1CE4E5B9
@@ -80,9 +82,36 @@ def mixed(keys: Keys) -> Keys:
     return mixing ^ (mixing >> np.uint64(31))
 
 
+class Kinds(NamedTuple):
+    """The different keys of some rows: where each comes first, in this order, and how often."""
+
+    first: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+
+def few_kinds(keys: Keys) -> Kinds | None:
+    """The different keys, if they are few and come early; else None.
+
+    Those that come early are counted one by one. If nothing is left over, there are no others.
+    """
+    kinds, first = np.unique(keys[:_EARLY], return_index=True)
+    if len(kinds) > _FEW:
+        return None
+    times = np.array([np.count_nonzero(keys == kind) for kind in kinds], dtype=np.int64)
+    if times.sum() < len(keys):
+        return None
+    order = np.argsort(first)
+    return Kinds(first[order], times[order])
+
+
+def are_for_polars(rows: int) -> bool:
+    """Whether there are so many rows that polars pays, and it is there."""
+    return rows >= _MANY and importlib.util.find_spec("polars") is not None
+
+
 def in_order(keys: Keys) -> Keys:
     """The keys, sorted; many of them by polars, where it is there: it is several times as quick."""
-    if len(keys) < _MANY or importlib.util.find_spec("polars") is None:
+    if not are_for_polars(len(keys)):
         return np.sort(keys)
     import polars
 

@@ -67,7 +67,7 @@ class Stream:
         self._once: Iterator[object] | None = None  # gives the batches a single time
         self._remove: Callable[[], object] = _nothing
         self._rows: int | None = None
-        self._source: Source | None = None  # the file, for messages
+        self.source: Source | None = None  # the file, for messages
         self.keep: NDArray[np.bool_] | None = None  # rows that may be used of what is in memory
         self._closed = False
 
@@ -149,7 +149,7 @@ class Stream:
 
     def origin(self, sample: str) -> Origin:
         """What messages say of where the rows come from."""
-        return Origin(sample) if self._source is None else Origin.of(self._source, sample)
+        return Origin(sample) if self.source is None else Origin.of(self.source, sample)
 
     def filled(self) -> Iterator[object]:
         """The batches that have rows."""
@@ -300,7 +300,7 @@ def open_samples(X: object, Y: object, memory: int) -> Iterator[Pair]:
 def held(data: object) -> Stream:
     """What is in memory, as a stream of one part."""
     stream = Stream([_Held(data)])
-    stream._source = data if isinstance(data, Source) else None
+    stream.source = data if isinstance(data, Source) else None
     return stream
 
 
@@ -320,7 +320,7 @@ def _cut(data: Any, sample: str) -> Stream:
     """What is in memory, or comes in batches, in parts, so that it is not copied as a whole."""
     if isinstance(data, Source):
         stream = _cut(data.data, sample)
-        stream._source = data
+        stream.source = data
         return stream
     if isinstance(data, Iterator):
         return Stream.batches(data)

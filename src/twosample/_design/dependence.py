@@ -83,30 +83,51 @@ def signs_of_dependence(samples: Sequence[Look]) -> Sign | None:
     tests = sum(3 * look.values.shape[1] for look in looks)
     chance = _CHANCE / max(1, tests)
     limit = -float(ndtri(chance))
-    for look in looks:
-        found = _group_column(look, limit)
+    counted = [[_Counted.of(column) for column in look.values.T] for look in looks]
+    for look, columns in zip(looks, counted, strict=True):
+        found = _group_column(look, columns, limit)
         if found is not None:
             column, share, levels = found
             return Sign(look.name, column, share, levels)
     signs = [
         Sign(look.name, look.columns[place], correlation, None)
-        for look in looks
-        for place, correlation in _neighbours(look.values, chance)
+        for look, columns in zip(looks, counted, strict=True)
+        for place, correlation in _neighbours(look.values, columns, chance)
     ]
     return max(signs, key=lambda sign: sign.strength, default=None)
 
 
-def _neighbours(values: NDArray[np.float64], chance: float) -> list[tuple[int, float]]:
+class _Counted(NamedTuple):
+    """The values of a column as numbers of its levels, which are in order."""
+
+    codes: NDArray[np.int64]  # (rows,)
+    counts: NDArray[np.int64]  # (levels,)
+
+    @classmethod
+    def of(cls, column: NDArray[np.float64]) -> _Counted:
+        _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+        return cls(codes, counts)
+
+    def ranks(self) -> NDArray[np.float64]:
+        """The ranks of the values, of tied ones their mean."""
+        # Not by scipy.stats, which takes long to import.
+        means = np.cumsum(self.counts) - (self.counts - 1) / 2
+        return np.asarray(means[self.codes], dtype=np.float64)
+
+
+def _neighbours(
+    values: NDArray[np.float64], columns: Sequence[_Counted], chance: float
+) -> list[tuple[int, float]]:
     """The columns in which neighbours resemble each other more than chance allows."""
     if _is_sorted_with_ties(values):
         return []  # somebody has put the rows in order: it says nothing about how they were taken
     # A column that is monotone is a number of the row, or a time.
     places = [place for place in range(values.shape[1]) if not _is_monotone(values[:, place])]
-    ranks = [_standard_ranks(values[:, place]) for place in places]
+    ranks = [_standard_ranks(columns[place]) for place in places]
     rows = len(values)
     # Correlations at one lag, and their mean over L lags, have these skewnesses if rows are
     # independent. That of the ranks is 0, unless many are tied, as in a column of rare events.
-    of_ranks = np.array([(each**3).mean() ** 2 for each in ranks])
+    of_ranks = np.array([(each * each * each).mean() ** 2 for each in ranks])
     of_lag = of_ranks / math.sqrt(rows)
     of_mean = (of_ranks + 3 * (_LAGS - 1)) / math.sqrt(rows * _LAGS)
     limits = _exceeded(chance, of_lag) / math.sqrt(rows)
@@ -122,20 +143,12 @@ def _neighbours(values: NDArray[np.float64], chance: float) -> list[tuple[int, f
     return found
 
 
-def _standard_ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standard_ranks(column: _Counted) -> NDArray[np.float64]:
     """The ranks of a column, with mean 0 and variance 1; zeros if all are equal."""
-    ranks = _ranks(column)
+    ranks = column.ranks()
     centred = ranks - ranks.mean()
     spread = float(centred.std()) or 1.0
     return np.asarray(centred / spread, dtype=np.float64)
-
-
-def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ranks of values, of tied ones their mean."""
-    # Not by scipy.stats, which takes long to import.
-    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-    means = np.cumsum(counts) - (counts - 1) / 2
-    return np.asarray(means[place], dtype=np.float64)
 
 
 def _exceeded(chance: float, skewness: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,14 +183,15 @@ def _is_sorted_with_ties(values: NDArray[np.float64]) -> bool:
     return bool((in_order & repeats).any())
 
 
-def _group_column(look: Look, limit: float) -> tuple[str, float, int] | None:
+def _group_column(
+    look: Look, columns: Sequence[_Counted], limit: float
+) -> tuple[str, float, int] | None:
     """A column that may name groups: which one, what it explains at most, and its levels."""
     values = look.values
     rows = len(values)
     best: tuple[str, float, int] | None = None
-    for place in range(values.shape[1]):
-        levels, codes, counts = np.unique(values[:, place], return_inverse=True, return_counts=True)
-        if not _FEWEST_LEVELS <= len(levels) <= rows / 2:
+    for place, (codes, counts) in enumerate(columns):
+        if not _FEWEST_LEVELS <= len(counts) <= rows / 2:
             continue
         # How often the next row has the same value, against what a random order gives.
         repeated = float((np.diff(codes) == 0).mean())
@@ -188,9 +202,9 @@ def _group_column(look: Look, limit: float) -> tuple[str, float, int] | None:
         for other in range(values.shape[1]):
             if other == place or _is_monotone(values[:, other]):
                 continue
-            share = _explained(_ranks(values[:, other]), codes, counts, limit)
+            share = _explained(columns[other].ranks(), codes, counts, limit)
             if share >= _LEAST_EXPLAINED and (best is None or share > best[1]):
-                best = (str(look.columns[place]), share, len(levels))
+                best = (str(look.columns[place]), share, len(counts))
     return best
 
 

@@ -181,7 +181,7 @@ def _group_stream(whole: Stream, path: str, column: str, value: str, name: str) 
 
     stream = Stream.batches(batches)
     # Where a row stands in the file is not known, for the rows of other groups are not counted.
-    stream._source = Source((), name, place=lambda row: f"row {row} of that group")
+    stream.source = Source((), name, place=lambda row: f"row {row} of that group")
     return stream
 
 

@@ -33,6 +33,7 @@ _MARKS = (",", ";", "\t", "|")  # that may separate fields
 _MARK_WORDS = {",": "commas", ";": "semicolons", "\t": "tabulators", "|": "bars", " ": "blanks"}
 _GUESS = "cp1252"  # what text that is not UTF-8 most often is, as spreadsheets on Windows write it
 _HEAD = 2**18  # bytes from which a layout is found
+_START = 2**14  # bytes for a first look
 _BLOCK = 2**20
 _ROWS = 200  # of the beginning that are looked at
 _BLANKS = re.compile(rb'("[^"]*")|[ \t]+')
@@ -199,10 +200,22 @@ def _not_text(file: Path, encoding: str) -> InputError:
     return InputError(f"{file} is not text in {encoding}; say what it is with --encoding.")
 
 
-def find_dialect(file: Path, layout: Layout) -> Dialect:
-    """How the table in a text file is written, by what the user says and the file shows."""
+def likely_separator(file: Path, layout: Layout) -> str:
+    """What seems to stand between fields: what the user says, or what is most frequent."""
+    if layout.separator is not None:
+        return layout.separator
+    with opened(file) as stream:
+        start = stream.read(_START)
+    return max(_MARKS, key=lambda mark: start.count(mark.encode()))
+
+
+def find_dialect(file: Path, layout: Layout, *, is_ascii: bool = False) -> Dialect:
+    """How the table in a text file is written, by what the user says and the file shows.
+
+    If it is known that all characters are those of ASCII, this saves a pass over the file.
+    """
     own = SEPARATORS[ending_of(file).removesuffix(".gz")]
-    encoding = _encoding(file, layout)
+    encoding = "utf-8" if is_ascii and layout.encoding is None else _encoding(file, layout)
     head = _head(file, encoding)
     separator = layout.separator
     if separator is None:

@@ -12,6 +12,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -110,23 +111,42 @@ def count_of(text: bytes | bytearray, mark: str) -> int:
     return sum(int(np.count_nonzero(part == ord(mark))) for part in parts)
 
 
-def plain_separators(stream: io.BufferedReader, separator: str) -> int | None:
-    """How many separators a text has, if it is as plain as most are; else None.
+@dataclass(frozen=True)
+class Glance:
+    """What the bytes of a text file show.
 
-    Plain is what all parsers read alike: without quotation marks, with lines that end in newlines
-    alone, and with no line that is long.
+    Attributes
+    ----------
+    is_ascii
+        Whether all characters are those of ASCII.
+    separators
+        How many separators it has, if it is as plain as most are; else None. Plain is what all
+        parsers read alike: without quotation marks, with lines that end in newlines alone, and with
+        no line that is long.
     """
-    count = 0
+
+    is_ascii: bool
+    separators: int | None
+
+
+def glance_at(stream: io.BufferedReader, separator: str) -> Glance:
+    """What one pass over the bytes of a file shows; the pass ends when nothing is left to see."""
+    count: int | None = 0
+    is_ascii = True
     mark = separator.encode()
     block = bytearray(LONGEST_FIELD // 2)
-    while size := stream.readinto(block):
+    while (is_ascii or count is not None) and (size := stream.readinto(block)):
         if size < len(block):
             del block[size:]  # the last one
+        is_ascii = is_ascii and block.isascii()
+        if count is None:
+            continue
         # What is in every block is nowhere further apart than two of them are long.
         if b"\n" not in block or mark not in block or b"\r" in block or _MARK in block:
-            return None
-        count += count_of(block, separator)
-    return count
+            count = None
+        else:
+            count += count_of(block, separator)
+    return Glance(is_ascii, count)
 
 
 def _first_and_last(part: bytes, marks: tuple[bytes, ...]) -> tuple[int, int]:

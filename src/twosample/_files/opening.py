@@ -34,7 +34,7 @@ from .images import picture_parts
 from .json_lines import json_parts
 from .json_tables import json_table_parts
 from .layout import AS_IT_SHOWS, SEPARATORS, Layout
-from .limits import HARMLESS, available_memory, check_inflation, inflated_size
+from .limits import HARMLESS, available_memory, check_inflation, count_of, inflated_size
 from .records import RecordParts
 from .servers import address_stream, is_address
 from .text import PIECE, text_parts
@@ -95,13 +95,13 @@ def open_file(path: str, options: ReadOptions = DEFAULTS) -> Sample:
             path, options.rules, options.layout, resize=options.resize, progress=options.progress
         )
     stream = maker()
-    stream._source = Source((), without_password(path))
+    stream.source = Source((), without_password(path))
     return stream
 
 
 def name_of(sample: Sample) -> str:
     """What a sample from a file is called."""
-    source = sample if isinstance(sample, Source) else sample._source
+    source = sample if isinstance(sample, Source) else sample.source
     return "" if source is None else source.name
 
 
@@ -281,5 +281,5 @@ def _density(file: Path) -> float:
         except (OSError, EOFError, zlib.error):  # whoever reads the file says what is wrong
             return 1.0
     # Whatever stands between fields, it is at most as often there as the most frequent of these.
-    values = max(text.count(mark) for mark in b",;\t| ") + text.count(b"\n")
+    values = max(count_of(text, mark) for mark in ",;\t| ") + count_of(text, "\n")
     return max(1.0, 8 * values / max(1, len(text)))

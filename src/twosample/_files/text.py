@@ -11,6 +11,8 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +20,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._data.columns import Columns
+from .._data.row_keys import few_kinds
 from .._data.tables import repeated
 from .._progress import Tick
 from ..errors import InputError, Obstacles
 from .handles import empty, is_zipped, opened, polars_for, sentence, told_about
-from .layout import AS_IT_SHOWS, MISSING, Dialect, Layout, find_dialect, text_of
-from .limits import LONGEST_FIELD, LengthCheck, all_of, count_of, inside_quotes, plain_separators
+from .layout import (
+    AS_IT_SHOWS,
+    MISSING,
+    Dialect,
+    Layout,
+    find_dialect,
+    likely_separator,
+    text_of,
+)
+from .limits import LONGEST_FIELD, Glance, LengthCheck, all_of, count_of, glance_at, inside_quotes
 
 if TYPE_CHECKING:
     import polars
@@ -31,10 +42,11 @@ if TYPE_CHECKING:
 PIECE = 2**25
 """Bytes of a text file that are read at a time where it is read in parts."""
 
-FIRST = 10_000
-"""Rows that are looked at first to find out what a column holds."""
+FIRST = 1000
+"""Rows that are looked at first to find out what a column holds; then ten times as many."""
 
 _QUOTE = b'"'
+_LARGE = 2**22  # bytes from which a file is read while its bytes are looked through
 
 
 def read_text(
@@ -44,16 +56,23 @@ def read_text(
 
     A column that is to be a category stays as written ("02139").
     """
-    dialect = _dialect(file, layout)
+    likely = likely_separator(file, layout)
+    glance, ahead = _glance_and_read(file, Dialect(likely))
+    dialect = _dialect(file, layout, is_ascii=glance.is_ascii)
+    if dialect.as_in_file and dialect.separator != likely:
+        glance = _glance(file, dialect.separator)
     with text_of(file, dialect) as stream:
         text = None
-        if dialect.as_in_file and not is_zipped(file):
-            text = _plain_text(stream, file, dialect.separator)
+        if dialect.as_in_file and glance.separators is not None:
+            text = _plain_text(stream, file, glance.separators)
             stream.seek(0)
         if text is None:
             raw = _with_newlines(all_of(stream, file, dialect.separator))
             text = _Text.of(raw, dialect.separator)
-    return _parsed(text, file, rules, dialect, before=dialect.lines_before), dialect
+    if dialect != Dialect(likely) or not isinstance(text.source, Path):
+        ahead = None
+    table = _parsed(text, file, rules, dialect, before=dialect.lines_before, ahead=ahead)
+    return table, dialect
 
 
 @dataclass(frozen=True)
@@ -89,15 +108,41 @@ class _Text:
         return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
 
 
-def _plain_text(stream: io.BufferedReader, file: Path, separator: str) -> _Text | None:
-    """The text of a file in which nothing is odd, which polars can read itself; else None."""
+def _glance_and_read(file: Path, dialect: Dialect) -> tuple[Glance, polars.DataFrame | None]:
+    """What the bytes of a file show; and what polars reads of it meanwhile, if it is large.
+
+    Most large files are as plain as this takes them to be. Else nothing is read ahead, or what has
+    been read is of no use.
+    """
+    is_large = not is_zipped(file) and file.stat().st_size >= _LARGE
+    if not is_large:
+        return _glance(file, dialect.separator), None
+    pl = polars_for(file)
+    with ThreadPoolExecutor(1) as pool:  # since polars lets go of the interpreter's lock
+        glancing = pool.submit(_glance, file, dialect.separator)
+        ahead = None
+        with opened(file) as stream:
+            start = stream.read(LONGEST_FIELD)
+        if start.isascii() and _QUOTE not in start and b"\r" not in start:
+            with suppress(pl.exceptions.PolarsError):
+                ahead = _read(pl, file.absolute(), dialect, FIRST, ())
+        return glancing.result(), ahead
+
+
+def _glance(file: Path, separator: str) -> Glance:
+    if is_zipped(file):
+        return Glance(False, None)
+    with opened(file) as stream:
+        return glance_at(stream, separator)
+
+
+def _plain_text(stream: io.BufferedReader, file: Path, separators: int) -> _Text | None:
+    """The text of a file that is plain, which polars can read itself; None if it begins blank."""
     start = stream.read(LONGEST_FIELD)
     start = start[: start.rfind(b"\n") + 1]
-    if start.strip() == b"":
+    if start.removeprefix(codecs.BOM_UTF8).strip() == b"":
         return None
-    stream.seek(0)
-    separators = plain_separators(stream, separator)
-    return None if separators is None else _Text(file.absolute(), start, separators, False)
+    return _Text(file.absolute(), start, separators, False)
 
 
 def text_parts(
@@ -122,12 +167,12 @@ def text_parts(
         yield part
 
 
-def _dialect(file: Path, layout: Layout) -> Dialect:
+def _dialect(file: Path, layout: Layout, *, is_ascii: bool = False) -> Dialect:
     with opened(file) as stream, told_about(file):
         if not stream.peek(1):
             raise empty(file)
     with told_about(file):
-        return find_dialect(file, layout)
+        return find_dialect(file, layout, is_ascii=is_ascii)
 
 
 def _common(pl: Any, types: set[Any]) -> Any:
@@ -224,6 +269,7 @@ def _parsed(
     dialect: Dialect,
     types: Mapping[str, Any] | None = None,
     before: int = 0,
+    ahead: polars.DataFrame | None = None,
 ) -> polars.DataFrame:
     """The table in some text.
 
@@ -241,6 +287,8 @@ def _parsed(
         Column -> its type, where it is known.
     before
         Lines of the file before the text, for messages that name a line.
+    ahead
+        What polars has read of it already, by its first rows; None for nothing.
     """
     pl = polars_for(file)
     known = types or {}
@@ -255,7 +303,7 @@ def _parsed(
             field = f"{field}_duplicated_{before_it - 1}" if before_it else field
             overrides |= {field: pl.String, _doubled(field): pl.String}
     try:
-        table, levels = _inferred(pl, text.source, dialect, overrides)
+        table, levels = _inferred(pl, text.source, dialect, overrides, ahead)
     except pl.exceptions.PolarsError as error:
         # If a line has too many fields, this raises an error that says which.
         _scan(text.raw, file, separator, len(header), before)
@@ -323,52 +371,76 @@ def _needs_scan(table: polars.DataFrame, text: _Text, width: int) -> bool:
     return text.is_ambiguous
 
 
+def _read(
+    pl: Any,
+    source: bytes | Path,
+    dialect: Dialect,
+    rows: int | None,
+    missing: Sequence[str] = MISSING,
+    known: Mapping[str, Any] | None = None,
+) -> polars.DataFrame:
+    """What polars reads of some text, by what columns are in its first rows."""
+    table: polars.DataFrame = pl.read_csv(
+        source,
+        glob=False,
+        separator=dialect.separator,
+        decimal_comma=dialect.decimal == ",",
+        infer_schema_length=rows,
+        null_values=[*missing],
+        schema_overrides=known,
+    )
+    return table
+
+
 def _inferred(
-    pl: Any, source: bytes | Path, dialect: Dialect, known: Mapping[str, Any]
+    pl: Any,
+    source: bytes | Path,
+    dialect: Dialect,
+    known: Mapping[str, Any],
+    ahead: polars.DataFrame | None,
 ) -> tuple[polars.DataFrame, dict[int, polars.Series]]:
     """The table in some text, and the different values of each column of text, by its place.
 
     A column is what all of its values are. First it is read as what the first values are. Only
-    where that does not do are all values looked at, which takes much longer. So do words for
-    missing values and dates: polars looks for them in every field, if it is asked to.
+    where that does not do are more of them looked at, and then all, which takes much longer. So do
+    words for missing values and dates: polars looks for them in every field, if it is asked to.
     """
 
     def read(rows: int | None, missing: Sequence[str] = MISSING) -> polars.DataFrame:
-        table: polars.DataFrame = pl.read_csv(
-            source,
-            glob=False,
-            separator=dialect.separator,
-            decimal_comma=dialect.decimal == ",",
-            infer_schema_length=rows,
-            null_values=[*missing],
-            schema_overrides=known,
-        )
-        return table
+        if ahead is not None and (rows, missing) == (FIRST, ()) and not known:
+            return ahead
+        return _read(pl, source, dialect, rows, missing, known)
 
     def levels_of(table: polars.DataFrame) -> dict[int, polars.Series]:
         texts = {place: column for place, column in enumerate(table) if column.dtype == pl.String}
         return {place: _levels(column) for place, column in texts.items()}
 
-    try:
-        table = read(FIRST, ())
-        levels = levels_of(table)
-        if any(column.is_in(MISSING[1:]).any() for column in levels.values()):
-            table = read(FIRST)
+    def read_by(rows: int) -> tuple[polars.DataFrame, dict[int, polars.Series]] | None:
+        """The table by what the first rows are; None if some of it is something else."""
+        try:
+            table = read(rows, ())
             levels = levels_of(table)
+            if any(column.is_in(MISSING[1:]).any() for column in levels.values()):
+                table = read(rows)
+                levels = levels_of(table)
+        except pl.exceptions.PolarsError:
+            return None
         settled = all(
-            column.name in known or column.head(FIRST).null_count() < FIRST for column in table
+            column.name in known or column.head(rows).null_count() < rows for column in table
         )
-        if table.height > FIRST and not settled:  # the first rows of a column are all missing
-            table = read(None)
-            levels = levels_of(table)
-    except pl.exceptions.PolarsError:
+        # Else the first rows of a column are all missing.
+        return (table, levels) if settled or table.height <= rows else None
+
+    found = read_by(FIRST) or read_by(10 * FIRST)
+    if found is None:
         try:
             table = read(None)
         except pl.exceptions.PolarsError:
             # polars may take for a number what it cannot read as one, such as digits of other
             # scripts. Then all columns are text.
             table = read(0)
-        levels = levels_of(table)
+        found = (table, levels_of(table))
+    table, levels = found
     for place, column in list(levels.items()):
         dates = None if table.columns[place] in known else _dates(pl, column)
         if dates is not None:
@@ -379,7 +451,9 @@ def _inferred(
 
 def _levels(column: polars.Series) -> polars.Series:
     """The different values of a column, in their order; by their hashes, which is quicker."""
-    return column.gather(column.hash(0).arg_unique())
+    hashes = column.hash(0)
+    few = few_kinds(hashes.to_numpy())
+    return column.gather(hashes.arg_unique() if few is None else few.first)
 
 
 def _dates(pl: Any, levels: polars.Series) -> polars.Series | None:

@@ -166,13 +166,15 @@ def _found(
     left = [column for name, column in x.columns.items() if name not in left_out]
     if not any(column.different <= _MOST_LEVELS for column in left):
         left_out = frozenset()  # a test of nothing, or of free text, is none
-    rows = judge_rows(x, y, _in_memory(pair), repeats)
+    spoken_of = frozenset(one.column for one in identifiers if one.column is not None)
+    with ThreadPoolExecutor(1) as pool:  # since polars sorts keys of rows for most of this time
+        work = pool.submit(lambda: list(column_findings(x, y, rules, spoken_of)))
+        rows = judge_rows(x, y, _in_memory(pair), repeats)
+        of_columns = work.result()
     found = [*_of_rows(rows), *identifiers, *_of_images(x, y)]
     if rows.finding is None or rows.keep is not None:  # else copies are why rows are alike
         found += filter(None, [dependence(x, y, left_out, rows.keep)])
-    spoken_of = frozenset(one.column for one in identifiers if one.column is not None)
-    found += column_findings(x, y, rules, spoken_of)
-    return Findings(found), left_out, rows
+    return Findings([*found, *of_columns]), left_out, rows
 
 
 def _in_memory(pair: Pair) -> tuple[object, object] | None:

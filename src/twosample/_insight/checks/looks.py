@@ -25,11 +25,11 @@ from ..._data.tables import AS_FOUND, Origin, Source
 from ..._design import places_to_look_at
 from ..._design.dependence import MOST_COLUMNS, MOST_ROWS
 from .keys import ALL_KEYS, KeyLook
-from .parts import Column, Holds, Labels, Numbers, Part, part_of
+from .parts import MOST_LEVELS, Column, Holds, Labels, Numbers, Part, part_of
 
 _ROWS = 20_000  # that are kept to look at
 _KEYS = 2**22  # of rows of a stream
-_MOST_LEVELS = 20_000
+_CHUNK = 2**15  # rows of which it is drawn at a time: caches hold them
 _STRETCH = 500  # rows of a batch that are kept in their order
 _A_FEW = 1000  # rows that show how many different values a column has
 _UNLIKELY = 1e-6  # the chance to take independent numbers for those of rows
@@ -102,8 +102,8 @@ class ColumnLook:
         self.all_different &= column.different == len(column.hashes) - column.missing
         self.levels.update(column.counts)
         self.different = max(len(self.levels), self.different, column.different)
-        if len(self.levels) > _MOST_LEVELS:
-            self.levels = Counter(dict(self.levels.most_common(_MOST_LEVELS // 2)))
+        if len(self.levels) > MOST_LEVELS:
+            self.levels = Counter(dict(self.levels.most_common(MOST_LEVELS // 2)))
 
     def _include_numbers(self, column: Numbers, start: NDArray[np.int64]) -> None:
         low = column.low
@@ -210,11 +210,20 @@ class Look:
             self._held = None
         return self._keys
 
-    def keys_by(self, names: Sequence[str]) -> Keys | None:
-        """The keys of the rows by some columns alone; None if these are not in memory."""
-        if self._held is None or not self._held.keys() >= set(names):
+    def keys_by(self, names: Sequence[str], *, by_polars: bool) -> Keys | None:
+        """Keys of the rows by some columns alone; None if these are not in memory.
+
+        Rows that are equal there have equal keys, in another sample, too. By polars it takes a
+        fraction of the time, but those are other keys.
+        """
+        if not names or self._held is None or not self._held.keys() >= set(names):
             return None
-        return row_keys((self._held[name].keys() for name in names), self.rows)
+        columns = [self._held[name] for name in names]
+        if not by_polars:
+            return row_keys((column.keys() for column in columns), self.rows)
+        hashes = [column.series().hash(place) for place, column in enumerate(columns)]
+        keys: Keys = sum(hashes[1:], start=hashes[0]).to_numpy()
+        return keys
 
     def telling_columns(self, most: int) -> list[str]:
         """Some of the columns by which rows are known: those with the most different values."""
@@ -299,15 +308,16 @@ class Look:
 
     def _draw(self, rows: int) -> NDArray[np.int64] | None:
         """Which of the next rows are kept; None for all."""
-        numbers = mixed(np.arange(self.rows, self.rows + rows, dtype=np.uint64))
-        while self._below == ALL_KEYS and rows > 2 * _ROWS and (numbers <= self._below).all():
+        if self._below == ALL_KEYS and rows > 2 * _ROWS:
             self._below = np.uint64(int(self._below) // max(2, rows // _ROWS))
-        if self._below == ALL_KEYS:
-            self._drawn.append(numbers)
-            return None
-        drawn = np.flatnonzero(numbers <= self._below)
-        self._drawn.append(numbers[drawn])
-        return drawn
+        drawn = []
+        for start in range(0, rows, _CHUNK):
+            places = np.arange(start, min(start + _CHUNK, rows))
+            numbers = mixed((self.rows + places).astype(np.uint64))
+            small = numbers <= self._below
+            drawn.append(places[small])
+            self._drawn.append(numbers[small])
+        return None if self._below == ALL_KEYS else np.concatenate(drawn)
 
     def _thin_out(self) -> None:
         """Keep fewer rows where there are too many."""
@@ -335,9 +345,12 @@ class Look:
             return 1.0
         some = self.some(column)
         size = len(some)
-        if size < 2 or not np.array_equal(some, np.floor(some)) or len(np.unique(some)) < size:
-            return 1.0
         spread = look.high - look.low + 1
+        # Fewer whole numbers than values cannot be all different.
+        if size < 2 or spread < size or not np.array_equal(some, np.floor(some)):
+            return 1.0
+        if len(np.unique(some)) < size:
+            return 1.0
         chance = float(np.exp(-size * (size - 1) / 2 / spread))
         in_order = look.order in (1, -1)
         # Numbers with large gaps may be a quantity by which the file is sorted.

@@ -16,15 +16,18 @@ import torch
 from numpy.typing import NDArray
 
 from ..._data.reading import as_narwhals
-from ..._data.row_keys import Keys
+from ..._data.row_keys import Keys, few_kinds
 from ..._data.tables import Source, Table
 from ...errors import printable
 
 Holds: TypeAlias = Literal["numbers", "true and false", "dates", "text", "something else"]
 """What a column holds, in the words of messages."""
 
-_MOST_LEVELS = 20_000  # that are counted one by one
-_SHOWN = 1000  # of which are kept where there are more
+MOST_LEVELS = 20_000
+"""Levels of a column that are counted one by one."""
+
+_SHOWN = 1000  # levels that are kept where there are more
+_TOGETHER = 64  # columns that polars is asked about at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +46,8 @@ class Numbers:
         What says how often a number is there.
     make_values, make_some
         What gives all values, and those at some places, as `values` and `some` do.
+    native
+        The series of polars that has the values; None if they are in an array.
     """
 
     holds: Holds
@@ -52,6 +57,7 @@ class Numbers:
     count: Callable[[float], int]
     make_values: Callable[[], NDArray[Any]]
     make_some: Callable[[NDArray[np.int64]], NDArray[Any]]
+    native: Any = None
 
     @classmethod
     def of(cls, holds: Holds, values: NDArray[Any]) -> Numbers:
@@ -94,6 +100,14 @@ class Numbers:
         """What rows are known by."""
         return self.values
 
+    def series(self) -> Any:
+        """The values as a series of polars, with NaN for missing ones."""
+        import polars
+
+        if self.native is None:
+            return polars.Series(self.values.astype(np.float64, copy=False))
+        return self.native.cast(polars.Float64).fill_null(math.nan)
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:
@@ -113,6 +127,12 @@ class Labels:
     def keys(self) -> NDArray[Any]:
         """What rows are known by."""
         return self.hashes
+
+    def series(self) -> Any:
+        """The same as a series of polars."""
+        import polars
+
+        return polars.Series(self.hashes)
 
 
 Column: TypeAlias = Numbers | Labels
@@ -265,32 +285,43 @@ def _numbers_of_polars(table: object) -> dict[str, Numbers]:
     if not table.width or not table.height:
         return {}
 
-    def facts(found: pl.DataFrame) -> dict[str, Any]:
-        return found.row(0, named=True) if found.width else {}
+    kinds = table.schema  # once: it is made anew each time
 
-    gaps = facts(table.null_count())
-    nans = facts(table.select(pl.col(pl.Float64).is_nan().sum()))
-    low = facts(table.select(pl.all().min()))
-    high = facts(table.select(pl.all().max()))
+    def asked(name: str) -> list[pl.Expr]:
+        column = pl.col(name)
+        nans = column.is_nan().sum() if kinds[name] == pl.Float64 else pl.lit(0)
+        return [column.null_count(), nans, column.min(), column.max()]
+
+    # One column after the other, because caches then hold it for the next question. Not all of a
+    # wide table at once: the questions would take more memory than the answers.
+    answers: list[Any] = []
+    for first in range(0, table.width, _TOGETHER):
+        some = table[:, first : first + _TOGETHER]
+        questions = [each for name in some.columns for each in asked(name)]
+        numbered = (each.alias(str(place)) for place, each in enumerate(questions))
+        answers += some.select(numbered).row(0)
     rows = _Rows(table)
     found = {}
-    for name in table.columns:
-        missing = gaps[name] + (nans.get(name) or 0)
+    for place, name in enumerate(table.columns):
+        gaps, nans, low, high = answers[4 * place : 4 * place + 4]
+        missing = gaps + nans
         there = missing < table.height
         found[name] = Numbers(
             "numbers",
             missing,
-            float(low[name]) if there else math.nan,
-            float(high[name]) if there else math.nan,
+            float(low) if there else math.nan,
+            float(high) if there else math.nan,
             partial(_count, table[name]),
             table[name].to_numpy,
             partial(rows.at, name),
+            table[name],
         )
     return found
 
 
 def _count(series: Any, number: float) -> int:
-    return int((series == number).sum())
+    # As a whole number, if it is one: else polars makes all values fractions first.
+    return int((series == (int(number) if number.is_integer() else number)).sum())
 
 
 class _Rows:
@@ -337,10 +368,14 @@ def _counted(values: Any, holds: Holds = "text") -> Labels:
     import polars
 
     hashes = values.hash(0)
+    keys = hashes.to_numpy()
     missing = values.null_count()
-    firsts = hashes.arg_unique()
+    few = few_kinds(keys)
+    firsts = hashes.arg_unique() if few is None else few.first
     different = len(firsts) - (missing > 0)
-    if different > _MOST_LEVELS:
+    if few is not None:
+        counts = dict(zip(values.gather(firsts).to_list(), few.times.tolist(), strict=True))
+    elif different > MOST_LEVELS:
         rows = hashes.to_frame("hash").with_row_index("first")
         first = polars.col("first").first()
         table = rows.group_by("hash").agg(polars.len(), first).top_k(_SHOWN, by="len")
@@ -354,4 +389,4 @@ def _counted(values: Any, holds: Holds = "text") -> Labels:
             for label, key in zip(labels, hashes.gather(firsts).to_list(), strict=True)
         }
     counts.pop(None, None)
-    return Labels(holds, counts, different, hashes.to_numpy(), missing)
+    return Labels(holds, counts, different, keys, missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..._data.copies import Counted, Repeats, Verdict, judge, rows_to_use
 from ..._data.fingerprint import point_keys
-from ..._data.row_keys import in_order
+from ..._data.row_keys import are_for_polars, in_order
 from ..._data.samples import Samples
 from ..._findings import Finding, Severity
 from ..._two_sample import FittedTest
@@ -82,8 +83,11 @@ def _may_repeat(x: Look, y: Look) -> bool:
     So most samples in memory need no keys of all columns.
     """
     names = x.telling_columns(_TELLING)
-    of_x = x.keys_by(names)
-    of_y = y.keys_by(names)
+    by_polars = are_for_polars(x.rows + y.rows)
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(y.keys_by, names, by_polars=by_polars)
+        of_x = x.keys_by(names, by_polars=by_polars)
+        of_y = work.result()
     if of_x is None or of_y is None:
         return True
     pooled = in_order(np.concatenate([of_x, of_y]))
