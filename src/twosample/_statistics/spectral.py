@@ -43,7 +43,7 @@ from .base import Bins, Found, SquaredMMD, Statistic
 from .folds import FOLDS, CrossFitted, best_cut, distance, noise_share
 from .planting import Planted
 from .stacks import PreparedStack, ViewOfRow, along_axes
-from .sums import add_up, features_in_parts, seen_in_parts, shape_of
+from .sums import add_up, features_in_parts, seen_in_parts, shapes_of
 
 _REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
 _COPIES = 3  # of sums over bins that are in memory at a time
@@ -196,11 +196,9 @@ class Spectral(Statistic):
     def most_bins(self, representation: Views, memory: int) -> int:
         schema = cast(Schema, representation.schema)
         point = torch.zeros(1, *schema.shape)
-        features = 1
         with torch.no_grad():
-            for stack in representation:
-                views, width = shape_of(stack, representation, point)
-                features += views * width
+            shapes = shapes_of(representation, point)
+        features = 1 + sum(views * width for views, width in shapes)
         # Sums of features over bins, and what is made of them, in float64.
         needed = 8 * _COPIES * features
         return max(_FEWEST_BINS, memory // needed)

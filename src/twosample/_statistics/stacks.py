@@ -252,9 +252,10 @@ def along_axes(
     if metric is not None:
         axes = torch.linalg.solve_triangular(metric.mT, axes, upper=True)
     lambdas = stack.regularisation or regularisation
+    totals = torch.einsum("svf,vfa->sva", centred, axes)
     return PreparedStack(
         stack=number,
-        totals=torch.einsum("svf,vfa->sva", centred, axes),
+        totals=totals.contiguous(),  # once: every batch of labellings multiplies with them
         spectrum=spectrum,
         weights=_weights(spectrum, is_axis, lambdas),
         axes=axes,

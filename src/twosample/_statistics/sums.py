@@ -22,8 +22,8 @@ _PIECES = 64  # at most so many of them: each returns the sums of all features
 _AT_ONCE = 2**23  # bytes of features at a time
 _FEWEST_AT_ONCE = 16  # points, whatever the bytes of one
 _ROWS_FOR_COVARIANCE = 20_000  # points; more would improve it by little
-_ROWS_FOR_LARGE = 4000  # of many features, where it would cost more than all the rest
-_LARGE = 100  # features of a view are many beyond this
+_ROWS_FOR_LARGE = 4000  # for large covariances, which would cost more than all the rest
+_LARGE = 10**5  # numbers in the covariances of a stack are many beyond this
 
 
 class Sums(NamedTuple):
@@ -87,9 +87,10 @@ def _sums_of_piece(
     rank: Tensor,
 ) -> list[Sums]:
     """The sums over some points; `rank` is the place of each in a random order of all points."""
-    adding = [_Adding(stack, views, rows, count) for stack in views]
     first = 0
     with torch.no_grad():
+        shapes = shapes_of(views, rows)
+        adding = [_Adding(stack, shape, count) for stack, shape in zip(views, shapes, strict=True)]
         for seen in seen_in_parts(views, rows):
             here = slice(first, first + len(seen))
             for stack in adding:
@@ -101,13 +102,14 @@ def _sums_of_piece(
 class _Adding:
     """The sums of one stack over the points seen so far."""
 
-    def __init__(self, stack: View, views: Views, rows: Tensor, count: int) -> None:
-        number, width = shape_of(stack, views, rows)
+    def __init__(self, stack: View, shape: tuple[int, int], count: int) -> None:
+        number, width = shape
         self.stack = stack
         self.totals = torch.zeros(count, number, width, dtype=torch.float64)
         self.some = torch.zeros(number, width, dtype=torch.float64)
         self.products = torch.zeros(number, width, width, dtype=torch.float64)
-        self.most = _ROWS_FOR_LARGE if width > _LARGE else _ROWS_FOR_COVARIANCE
+        is_large = self.products.numel() > _LARGE
+        self.most = _ROWS_FOR_LARGE if is_large else _ROWS_FOR_COVARIANCE
         self.counted = 0
 
     def add(self, seen: Seen, of_bin: Tensor, rank: Tensor) -> None:
@@ -137,11 +139,14 @@ class _Adding:
         return Sums(self.totals, self.some, self.products, self.counted)
 
 
-def shape_of(stack: View, views: Views, rows: Tensor) -> tuple[int, int]:
-    """How many views a stack has, and how many features each."""
+def shapes_of(views: Views, rows: Tensor) -> list[tuple[int, int]]:
+    """How many views each stack has, and how many features each of them."""
     seen = views.see(rows[:1])
-    _, number, width = stack.features(seen).shape
-    return number, width
+    shapes = []
+    for stack in views:
+        _, number, width = stack.features(seen).shape
+        shapes.append((number, width))
+    return shapes
 
 
 def seen_in_parts(views: Views, rows: Tensor) -> Iterator[Seen]:
