@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import twosample
 from twosample import InputError, Schedule, Watch
 from twosample._saving.saving import verified
-from twosample._watch.betting import Ledger, log_evalue
+from twosample._watch.betting import Ledger, boosted, log_evalues
 from twosample._watch.rows import Reference
 from twosample._watch.state import as_bytes, from_bytes, locked
 
@@ -50,11 +50,34 @@ def state_of(watch):
 
 def test_the_evalues_of_all_labellings_have_the_mean_one():
     scores = torch.randn(40, dtype=torch.float64)
-    evalues = []
-    for first in range(40):
-        order = [first, *(place for place in range(40) if place != first)]
-        evalues.append(math.exp(log_evalue(scores[order])))
-    assert np.mean(evalues) == pytest.approx(1, abs=1e-12)
+    evalues = log_evalues(scores).exp()
+    assert float(evalues.mean()) == pytest.approx(1, abs=1e-12)
+    expected = scores.exp() / scores.exp().mean()
+    torch.testing.assert_close(evalues, expected)
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("cap", [1.001, 2.0, 19.0, 400.0, 1e9])
+def test_a_boosted_bet_is_fair_and_pays_no_more_than_is_needed(spread, cap):
+    generator = torch.Generator().manual_seed(0)
+    scores = spread * torch.randn(40, dtype=torch.float64, generator=generator)
+    plain = log_evalues(scores)
+    paid = boosted(plain, math.log(cap)).exp()
+    assert float(paid.mean()) == pytest.approx(1, abs=1e-9)
+    assert float(paid.max()) <= cap * (1 + 1e-12)
+    # Nobody below the cap loses: all get the same factor, which is at least 1.
+    below = paid < cap * (1 - 1e-9)
+    factors = paid[below] / plain[below].exp()
+    assert factors.min() >= 1 - 1e-9
+    torch.testing.assert_close(factors, factors[:1].expand_as(factors))
+
+
+def test_ties_at_the_cap_and_equal_scores():
+    tied = log_evalues(torch.tensor([3.0, 3.0, 3.0, 0.0], dtype=torch.float64))
+    paid = boosted(tied, math.log(1.2)).exp()
+    torch.testing.assert_close(paid, torch.tensor([1.2, 1.2, 1.2, 0.4], dtype=torch.float64))
+    even = log_evalues(torch.zeros(5, dtype=torch.float64))
+    torch.testing.assert_close(boosted(even, math.log(1.001)), even)
 
 
 @pytest.mark.parametrize("witness", WITNESSES, ids=str)
@@ -77,16 +100,20 @@ def test_given_the_past_and_the_pooled_rows_the_mean_over_labellings_is_one(witn
     assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.99])
 @pytest.mark.parametrize("witness", ["spectral", "columns"])
-def test_the_first_batch_has_the_mean_one_too(witness):
+def test_the_first_batch_has_the_mean_one_too(witness, alpha):
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(6, 2))
+    rows[3:] += 2
     evalues = []
     for in_x in itertools.combinations(range(6), 3):
         others = [row for row in range(6) if row not in in_x]
-        watch = Watch(witness=witness, permutations=19, rng=0)
+        watch = Watch(witness=witness, alpha=alpha, permutations=19, rng=0)
         evalues.append(watch.update(rows[list(in_x)], rows[others]).evalue)
     assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
+    if alpha == 0.99:  # that is what an alarm needs, and a bet pays no more
+        assert max(evalues) == pytest.approx(1 / 0.99, abs=1e-6)
 
 
 def test_groups_move_together_within_strata():
@@ -208,7 +235,9 @@ def test_a_difference_raises_an_alarm_that_stays_until_restart():
     records = [watch.update(table(rng, 80), table(rng, 60, shift=0.6)) for _ in range(6)]
     assert records[-1].alarm and watch.alarm
     first = next(record for record in records if record.alarm)
-    assert watch.alarmed_at == first.number and first.wealth >= 20 and first.pvalue <= 0.05
+    assert watch.alarmed_at == first.number and first.pvalue <= 0.05
+    assert first.wealth == pytest.approx(20, rel=1e-6) and first.wealth >= 20
+    assert records[-1].wealth > 1000  # beyond the alarm nothing is cut off
     assert max(first.leading, key=first.leading.get) in ("size", "all columns")
     assert records[-1].wealth == pytest.approx(np.prod([record.evalue for record in records]))
     watch.restart()

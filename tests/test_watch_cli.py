@@ -241,7 +241,7 @@ def kill_and_compare(folder: Path, kills: int, seed: int) -> int:
             stderr=subprocess.DEVNULL,
         )
         # Starting Python and torch takes most of the time; what matters comes after it.
-        time.sleep(usual * moments.uniform(0.7, 1.6))
+        time.sleep(usual * moments.uniform(0.4, 1.3))
         killed += run_.poll() is None
         run_.send_signal(signal.SIGKILL)
         run_.wait()

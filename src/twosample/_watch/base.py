@@ -25,7 +25,7 @@ GROWTH = 1.5
 class Bet(NamedTuple):
     """The outcome of a batch."""
 
-    log_evalue: float
+    log_evalues: Tensor  # (B + 1,) of all labellings, the observed one first
     leading: tuple[tuple[tuple[int, ...], float], ...] = ()
     """Columns, and their share of the evidence so far; no columns stand for all together."""
 

@@ -31,6 +31,13 @@ Then each way has what it won: its share becomes proportional to share times E_k
 the wealth is dealt out anew every time, so that a way which has lost for months can still come
 back: the fixed share of [Herbster1998].
 
+*No more than is needed.* A wealth beyond 1 / alpha raises no other alarm than 1 / alpha does. So,
+until the first alarm, let W be the wealth before a batch and c = 1 / (alpha W) what it lacks, and
+pay min(b E, c) in place of E. The factor b >= 1 is the one with which the mean over all labellings
+is 1 again, so that the bet is as fair as it was: what labellings beyond c give up goes to those
+that come short of it. Alarms come sooner, most of all with few large batches. This is the
+sequential boosting of [Fischer2024], with the law of E known exactly.
+
 *A change, much later.* A wealth that has seen months without a difference has lost much of itself,
 and reacts slowly. The Shiryaev-Roberts detector bets anew from every batch on,
 
@@ -43,7 +50,6 @@ expected number of batches until a false alarm is at least c [Shin2023].
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,12 +59,28 @@ from .._checks import check_alpha
 from ..errors import InputError
 
 
-def log_evalue(log_scores: Tensor) -> float:
-    """The log E of (B + 1,) logarithms of scores, of which the first is observed."""
+def log_evalues(log_scores: Tensor) -> Tensor:
+    """The (..., B + 1) log E of every labelling, for the logarithms of their scores."""
     # What is too large or too small for a float stays a logarithm.
-    total = torch.logsumexp(log_scores, 0)
-    log_mean = total - math.log(len(log_scores))
-    return float(log_scores[0] - log_mean)
+    total = torch.logsumexp(log_scores, -1, keepdim=True)
+    log_mean = total - math.log(log_scores.shape[-1])
+    return log_scores - log_mean
+
+
+def boosted(log_evalues: Tensor, most: float) -> Tensor:
+    """The (B + 1,) log of min(b E, c), with log c = `most` > 0 and b such that the mean is 1."""
+    largest_first = log_evalues.sort(descending=True).values
+    if largest_first[0] <= most:
+        return log_evalues
+    # If the k largest are capped, all others have to make up what is left of the sum, B + 1.
+    count = len(log_evalues)
+    capped = torch.arange(count, dtype=torch.float64)
+    left = count - math.exp(most) * capped
+    log_sums = largest_first.flip(0).logcumsumexp(0).flip(0)
+    log_factors = left.log() - log_sums
+    none_is_above = log_factors + largest_first <= most
+    fewest = int(none_is_above.int().argmax())  # the first that is True
+    return (log_evalues + log_factors[fewest]).clamp_max(most)
 
 
 @dataclass(frozen=True)
@@ -76,22 +98,22 @@ class Portfolio:
     start: tuple[float, ...]
     shares: tuple[float, ...]
 
-    def log_evalue(self, log_evalues: Sequence[float]) -> float:
-        """The log of the mean of the e-values, weighted by the shares."""
-        total = torch.logsumexp(self._won(log_evalues), 0)
-        return float(total)
+    def log_evalues(self, of_ways: Tensor) -> Tensor:
+        """(B + 1,) the log of the mean of (ways, B + 1) e-values, weighted by the shares."""
+        return torch.logsumexp(self._won(of_ways), 0)
 
-    def after(self, log_evalues: Sequence[float]) -> Portfolio:
+    def after(self, of_ways: Tensor) -> Portfolio:
         """Each way with what it won, and a small part of the wealth dealt out anew."""
-        won = torch.softmax(self._won(log_evalues), 0).tolist()
+        observed = of_ways[:, :1]
+        won = torch.softmax(self._won(observed), 0).flatten().tolist()
         shares = []
         for mine, at_start in zip(won, self.start, strict=True):
             shares.append((1 - _DEALT_ANEW) * mine + _DEALT_ANEW * at_start)
         return Portfolio(self.start, tuple(shares))
 
-    def _won(self, log_evalues: Sequence[float]) -> Tensor:
+    def _won(self, of_ways: Tensor) -> Tensor:
         shares = torch.tensor(self.shares, dtype=torch.float64)
-        return shares.log() + torch.tensor(log_evalues, dtype=torch.float64)
+        return shares.log()[:, None] + of_ways
 
 
 @dataclass(frozen=True)
@@ -153,13 +175,25 @@ class Ledger:
         """Whether the threshold is reached now."""
         return self.log_wealth >= math.log(self.threshold)
 
+    @property
+    def log_stake(self) -> float:
+        """The logarithm of what the next bet multiplies: the wealth, or 1 + the detector."""
+        if self.run_length is None:
+            return self.log_wealth
+        # R may be 0, or more than a float holds.
+        return float(torch.logaddexp(_ZERO, _scalar(self.log_wealth)))
+
+    def paid(self, log_evalues: Tensor) -> float:
+        """The log e-value that a bet pays: up to the first alarm, no more than is needed for it."""
+        log_threshold = math.log(self.threshold)
+        lacking = log_threshold - self.log_stake
+        if self.log_peak < log_threshold and lacking > 0:
+            log_evalues = boosted(log_evalues, lacking + _HAIR)
+        return float(log_evalues[0])
+
     def after(self, log_evalue: float) -> Ledger:
         """The ledger after another bet."""
-        if self.run_length is None:
-            log_wealth = self.log_wealth + log_evalue
-        else:
-            # log(1 + R), where R may be 0 or more than a float holds.
-            log_wealth = float(torch.logaddexp(_ZERO, _scalar(self.log_wealth))) + log_evalue
+        log_wealth = self.log_stake + log_evalue
         log_peak = max(self.log_peak, log_wealth)
         return Ledger(self.alpha, self.run_length, log_wealth, log_peak)
 
@@ -174,5 +208,6 @@ def _scalar(value: float) -> Tensor:
 
 
 _DEALT_ANEW = 0.02
+_HAIR = 1e-9  # beyond the threshold, so that rounding does not keep from it
 _LARGEST = math.log(torch.finfo(torch.float64).max)
 _ZERO = _scalar(0.0)

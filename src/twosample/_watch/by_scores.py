@@ -18,7 +18,7 @@ from .._random import Generators
 from .._two_sample import FittedTest, TwoSampleTest
 from ..errors import IncompatibleParts, InputError, InputWarning
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
-from .betting import Portfolio, log_evalue
+from .betting import Portfolio, log_evalues
 from .door import Door
 from .rows import Batch, Recent
 
@@ -143,15 +143,15 @@ class ScoreWitness(Witness):
     def observe(
         self, batch: Batch, door: Door, generators: Generators, permutations: int
     ) -> tuple[Bet, Witness]:
-        bet = Bet(0.0)
+        bet = Bet(torch.zeros(1, dtype=torch.float64))
         score = self.score
         portfolio = self.portfolio
         if self._knows_enough():
             score = score.learned(self.recent, self.seen, generators)
             values = score.values(batch.pooled(), self.recent)
             ratios = _score_ratios(values, batch, generators, permutations)
-            evalues = [log_evalue(each) for each in ratios]
-            bet = Bet(portfolio.log_evalue(evalues))
+            evalues = log_evalues(ratios)  # (effects, B + 1)
+            bet = Bet(portfolio.log_evalues(evalues))
             portfolio = portfolio.after(evalues)
         learned = replace(
             self,

@@ -21,7 +21,7 @@ from .._views import Landmarks, Together, Values, Views
 from .._views.choosing import for_images, for_tables
 from ..errors import IncompatibleParts, InputError
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
-from .betting import Portfolio, log_evalue
+from .betting import Portfolio, log_evalues
 from .door import Door
 from .evidence import (
     MEMORIES,
@@ -34,10 +34,12 @@ from .evidence import (
 )
 from .rows import Batch, Recent
 
-_LANDMARKS = 96  # each costs time in every batch
+_MOST_LANDMARKS = 144  # each costs time in every batch
+_ROWS_OF_LANDMARK = 3  # rows that there must be for one of them
+_FEWEST_LANDMARKS = 32
 _LEADING = 0.01  # share of the evidence from which columns are named
 _MEMORY = 2**28  # bytes for sums over bins
-_SHARES = (0.7, 0.15, 0.15)  # of the wealth for each memory, at the start
+_SHARES = (0.9, 0.05, 0.05)  # of the wealth for each memory, at the start
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ class ViewsWitness(Witness):
         if ready.past is not None:
             before = [each.faded() for each in ready.past]
         found = scores(list(views), sums, before, weights, bins, in_x)
-        evalues = [log_evalue(each) for each in found.log_scores]
+        evalues = log_evalues(found.log_scores)  # (memories, B + 1)
         portfolio = ready.portfolio.after(evalues)
         of_batch = [past_of_batch(each, bins, in_x[0]) for each in sums]
         if before is not None:
@@ -85,7 +87,7 @@ class ViewsWitness(Witness):
         )
         shares = torch.tensor(portfolio.shares, dtype=torch.float64) @ found.shares
         leading = _leading(found.columns, shares)
-        return Bet(ready.portfolio.log_evalue(evalues), leading), learned
+        return Bet(ready.portfolio.log_evalues(evalues), leading), learned
 
     def _views(self) -> Views:
         if self.views is None:
@@ -100,11 +102,11 @@ class ViewsWitness(Witness):
         """
         seen = self.seen + sum(batch.sizes)
         # Once batches are left out, fitting again would forget more than it could learn.
-        is_young = self.seen == len(self.recent) and seen >= GROWTH * self.fitted_on
+        is_young = seen >= GROWTH * self.fitted_on and self.seen == len(self.recent)
         if self.views is not None and not is_young and not _wakes(self.views, batch):
             return self
         rows = Recent((*self.recent.batches, batch)).pooled()
-        views = self._new_views(door.schema)
+        views = self._new_views(door.schema, len(rows))
         views.look_at(door.schema)
         with torch.no_grad():
             views.start(rows, torch.Generator())
@@ -115,7 +117,7 @@ class ViewsWitness(Witness):
             weights = tuple(weights_of(self.recent.sizes).tolist())
         return replace(self, views=views, past=past, weights=weights, fitted_on=len(rows))
 
-    def _new_views(self, schema: Schema) -> Views:
+    def _new_views(self, schema: Schema, rows: int) -> Views:
         if self.start is not None:
             return copy.deepcopy(self.start)
         if self.name == "columns":
@@ -123,9 +125,10 @@ class ViewsWitness(Witness):
                 raise IncompatibleParts("images have no columns; use the witness 'spectral'.")
             return Views(Values("columns"), Values("levels"), Together("scores"))
         stacks = for_images() if schema.kind == "image" else for_tables(len(schema.columns))
+        landmarks = min(_MOST_LANDMARKS, rows // _ROWS_OF_LANDMARK)
         for stack in stacks:
             if isinstance(stack, Landmarks):
-                stack.count = _LANDMARKS
+                stack.count = max(_FEWEST_LANDMARKS, landmarks)
         return Views(*stacks)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:

@@ -14,8 +14,8 @@ mu_i drawn from a normal law of variance v_i, the likelihood ratio is
 
 The variances are v_i = delta^2 rho_i with sum rho_i = 1. The rho_i are proportional to
 s_i / (s_i + lambda s_1): large axes count most, as in `Spectral`. delta^2 is the size of the
-difference, in squared standard deviations. M is averaged over views, lambdas and deltas; each kind
-of view has its share.
+difference, in squared standard deviations. M is averaged over views and deltas; each kind of view
+has its share.
 
 That M is a likelihood ratio in large samples only is of no consequence: `betting` divides by the
 mean over labellings, and needs no more of M than that it is positive. For the observed labelling
@@ -41,10 +41,10 @@ from .._statistics.stacks import PreparedStack, along_axes
 from .._statistics.sums import Sums
 from .._views import View
 
-FEW_SIZES = (1 / 8, 1 / 128, 1 / 2048)
-"""delta^2 for views of few axes, where a size that is sixteen times off costs little."""
+FEW_SIZES = (1 / 16,)
+"""delta^2 for views of few axes, where one that is far off costs less than a choice of several."""
 
-MANY_SIZES = (1 / 2, 1 / 8, 1 / 32, 1 / 128, 1 / 512, 1 / 2048)
+MANY_SIZES = (1 / 2, 1 / 12, 1 / 72, 1 / 432)
 """delta^2 for views of many axes, each of which has to pay for itself."""
 
 MEMORIES = (1.0, 0.8, 0.0)
@@ -54,8 +54,8 @@ A difference that was always there is found with all of the past. One that began
 """
 
 _FEW = 8  # axes
-_LAMBDAS = (0.03, 1e-3)  # for landmarks
-_ONE_LAMBDA = 0.05  # for other views of several features: averaging over more costs more
+_LAMBDA = 0.05  # for views of several features: averaging over more of them costs more
+_LAMBDA_OF_LANDMARKS = 0.003
 _AT_ONCE = 2**22  # numbers in float64 at a time: 32 MiB
 _LEAST = 1e-300  # that is divided by
 
@@ -211,7 +211,7 @@ def _prepared(stack: View, number: int, sums: Sums, past: Past | None, bins: Bin
             sums.products + past.products,
             sums.counted + past.counted,
         )
-    prepared = along_axes(stack, number, with_past, bins, _LAMBDAS)
+    prepared = along_axes(stack, number, with_past, bins, (_LAMBDA_OF_LANDMARKS,))
     if bins.cells is None:
         return prepared
     return replace(prepared, totals=_about_cells(prepared.totals, bins))
@@ -220,7 +220,7 @@ def _prepared(stack: View, number: int, sums: Sums, past: Past | None, bins: Bin
 def _log_ratios(
     prepared: PreparedStack, past: Past | None, weights: Tensor, labellings: Tensor
 ) -> Tensor:
-    """(memories, rows, B + 1) log M of each view, each lambda and each size of a difference."""
+    """(memories, rows, B + 1) log M of each view and each size of a difference."""
     variances = _variances(prepared)  # (views, K, axes)
     views, candidates, axes = variances.shape
     is_axis = prepared.weights.gt(0).any(1)
@@ -229,40 +229,34 @@ def _log_ratios(
     before = torch.zeros(len(MEMORIES), views, axes, dtype=torch.float64)
     if past is not None:
         before = torch.einsum("mvf,vfa->mva", past.between, prepared.axes)
+    weighted = weights[:, None, None, None] * variances  # (memories, views, K, axes)
+    gain = variances / (1 + weighted) * precision[:, None] / 2
+    cost = torch.log1p(weighted).sum(3) / 2
     totals = prepared.totals.flatten(1)
-    of_memories: list[list[Tensor]] = [[] for _ in MEMORIES]
-    for some in torch.split(labellings, max(1, _AT_ONCE // (views * axes))):
+    at_once = max(1, _AT_ONCE // before.numel())
+    parts = []
+    for some in torch.split(labellings, at_once):
         along = (some @ totals).view(-1, views, axes)
-        for memory, weight in enumerate(weights.tolist()):
-            gain = variances / (1 + weight * variances) * precision[:, None] / 2
-            squares = (along + before[memory]).square()
-            ratios = torch.einsum("bva,vka->vkb", squares, gain)
-            cost = torch.log1p(weight * variances).sum(2) / 2  # (views, K)
-            of_memories[memory].append(ratios - cost[:, :, None])
-    joined = torch.stack([torch.cat(parts, 2) for parts in of_memories])
-    return joined.reshape(len(MEMORIES), views * candidates, -1)
+        squares = (along + before[:, None]).square()  # (memories, b, views, axes)
+        parts.append(torch.einsum("mbva,mvka->mvkb", squares, gain))
+    ratios = torch.cat(parts, 3) - cost[:, :, :, None]
+    return ratios.reshape(len(MEMORIES), views * candidates, -1)
 
 
 def _variances(prepared: PreparedStack) -> Tensor:
-    """(views, K, axes) the v_i of every lambda and every delta^2."""
+    """(views, K, axes) the v_i of every delta^2."""
     spectrum = prepared.spectrum
     is_axis = prepared.weights.gt(0).any(1)
     first = spectrum[:, :1]
     axes = spectrum.shape[1]
     sizes = MANY_SIZES if axes > _FEW else FEW_SIZES
-    variances = []
-    for value in _lambdas(prepared):
-        shrunk = spectrum / (spectrum + value * first).clamp_min(_LEAST)
-        shares = torch.where(is_axis, shrunk, 0.0)
-        shares = shares / shares.sum(1, keepdim=True).clamp_min(_LEAST)
-        variances += [size * shares for size in sizes]
-    return torch.stack(variances, 1)
-
-
-def _lambdas(prepared: PreparedStack) -> tuple[float, ...]:
-    if prepared.regularisation == _LAMBDAS:
-        return _LAMBDAS
-    return (_ONE_LAMBDA,)
+    # Views that have no lambdas of their own, landmarks above all, have been given this one.
+    is_given = prepared.regularisation == (_LAMBDA_OF_LANDMARKS,)
+    ridge = _LAMBDA_OF_LANDMARKS if is_given else _LAMBDA
+    shrunk = spectrum / (spectrum + ridge * first).clamp_min(_LEAST)
+    shares = torch.where(is_axis, shrunk, 0.0)
+    shares = shares / shares.sum(1, keepdim=True).clamp_min(_LEAST)
+    return torch.stack([size * shares for size in sizes], 1)
 
 
 def _log_shares(kinds: Sequence[str], shares: dict[str, float]) -> Tensor:

@@ -53,7 +53,8 @@ class WatchRecord:
         How many rows of X, or of the reference, and of Y were compared.
     evalue
         The e-value of this batch alone: what a bet of 1 on a difference has become. Given all
-        batches before, its expectation is 1 if there is no difference.
+        batches before, its expectation is 1 if there is no difference. Up to the first alarm it is
+        at most what the alarm needs, so that alarms come sooner.
     wealth
         The product of all e-values so far; with `run_length` the detector.
     threshold
@@ -313,7 +314,8 @@ class Watch:
         generators = self._generators.child(f"batch {number}")
         with threads_for(door.schema):
             bet, witness = self._witness.observe(batch, door, generators, self._permutations)
-        ledger = self._ledger.after(bet.log_evalue)
+        log_evalue = self._ledger.paid(bet.log_evalues)
+        ledger = self._ledger.after(log_evalue)
         raised = ledger.is_reached
         is_detector = self.run_length is not None
         # From here on nothing can fail.
@@ -332,7 +334,7 @@ class Watch:
             number=number,
             name=name,
             sizes=batch.sizes,
-            evalue=exponential(bet.log_evalue),
+            evalue=exponential(log_evalue),
             wealth=ledger.wealth,
             threshold=ledger.threshold,
             alarm=self.alarm,
