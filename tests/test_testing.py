@@ -223,6 +223,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "squares together": (lambda: views.Together("squares"), TABLES),
     "Values of columns": (lambda: views.Values("columns"), TABLES),
     "Values of levels": (lambda: views.Values("levels"), TABLES),
+    "Values of indicators": (lambda: views.Values("indicators"), TABLES),
     "Shapes": (views.Shapes, TABLES),
     "Levels": (views.Levels, TABLES),
     "Marks": (views.Marks, TABLES),

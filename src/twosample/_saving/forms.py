@@ -181,7 +181,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "projection": MatrixBuffer,
         },
         Values: {
-            "of": Literal["columns", "levels"],
+            "of": Literal["columns", "levels", "indicators"],
             "kind": str,
             "weight": Positive,
             "atoms": Places,

@@ -170,6 +170,11 @@ class View(nn.Module):
     def columns(self) -> ColumnSets:
         """The columns of the table that each view looks at; none for all of them."""
 
+    @property
+    def are_counts(self) -> bool:
+        """Whether features are 0 or 1, so that their sums are counts of rows."""
+        return False
+
     def metric(self) -> Tensor | None:
         """(views, features, features) lower factors L of what features are measured by, if any.
 

@@ -16,6 +16,11 @@ from .scores import bumps, ranks
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
+_KINDS = {
+    "columns": ("values", 0.25),
+    "levels": ("shapes", 0.12),
+    "indicators": ("indicators", 0.2),
+}
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
@@ -66,8 +71,8 @@ class Values(View):
     Parameters
     ----------
     of
-        "columns" that are numbers, booleans, or say where values are missing; or "levels" of
-        categories.
+        "columns" that are numbers, booleans, or say where values are missing; "levels" of
+        categories; or "indicators", all encoded columns that are 0 or 1, as they are.
     """
 
     family = "column"
@@ -76,12 +81,11 @@ class Values(View):
     numbers: Tensor  # encoded columns of more than two values, which have a square
     owners: Tensor  # the column that each view looks at
 
-    def __init__(self, of: Literal["columns", "levels"] = "columns") -> None:
+    def __init__(self, of: Literal["columns", "levels", "indicators"] = "columns") -> None:
         super().__init__()
         self.of = of
         # Levels are many, and would take from the share of the columns.
-        self.kind = "values" if of == "columns" else "shapes"
-        self.weight = 0.25 if of == "columns" else 0.12
+        self.kind, self.weight = _KINDS[of]
         self.register_buffer("atoms", no_places(0))
         self.register_buffer("numbers", no_places(0))
         self.register_buffer("owners", no_places(0))
@@ -89,10 +93,17 @@ class Values(View):
     def extra_repr(self) -> str:
         return repr(self.of)
 
+    @property
+    def are_counts(self) -> bool:
+        return self.of == "indicators"
+
     def fit(self, pooled: Pooled, layout: Layout) -> None:
+        numbers = []
         if self.of == "levels":
             atoms = layout.levels()
-            numbers = []
+        elif self.of == "indicators":
+            is_indicator = ((pooled.rows == 0) | (pooled.rows == 1)).all(0)
+            atoms = is_indicator.nonzero().flatten().tolist()
         else:
             atoms = layout.singles()
             numbers = layout.numbers()
@@ -104,6 +115,8 @@ class Values(View):
         self.owners = torch.cat([of_atoms, of_numbers, of_numbers])
 
     def features(self, seen: Seen) -> Tensor:
+        if self.are_counts:
+            return seen.rows[:, self.atoms, None]
         values = seen.scores[:, self.atoms]
         numbers = seen.scores[:, self.numbers]
         # Normal scores see the tails and ranks the middle, where values with heavy tails differ.

@@ -123,13 +123,17 @@ class ViewsWitness(Witness):
         if self.name == "columns":
             if schema.kind == "image":
                 raise IncompatibleParts("images have no columns; use the witness 'spectral'.")
-            return Views(Values("columns"), Values("levels"), Together("scores"))
-        stacks = for_images() if schema.kind == "image" else for_tables(len(schema.columns))
-        landmarks = min(_MOST_LANDMARKS, rows // _ROWS_OF_LANDMARK)
-        for stack in stacks:
-            if isinstance(stack, Landmarks):
-                stack.count = max(_FEWEST_LANDMARKS, landmarks)
-        return Views(*stacks)
+            singles = [Values("columns"), Values("levels"), Values("indicators")]
+            return Views(*singles, Together("scores"))
+        count = min(_MOST_LANDMARKS, rows // _ROWS_OF_LANDMARK)
+        # One kernel: a second one that sees nearly the same would halve what each may bet.
+        landmarks = Landmarks("gaussian", count=max(_FEWEST_LANDMARKS, count))
+        if schema.kind == "image":
+            usual = for_images()
+        else:
+            usual = [*for_tables(len(schema.columns)), Values("indicators")]
+        others = [stack for stack in usual if not isinstance(stack, Landmarks)]
+        return Views(landmarks, *others)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:
         values = {

@@ -10,12 +10,25 @@ If there is no difference, u_i has the variance N s_i, nearly. If the means of X
 standard deviations apart, u_i / sqrt(s_i) is nearly normal with mean N mu_i and variance N. With
 mu_i drawn from a normal law of variance v_i, the likelihood ratio is
 
-    log M = 1/2 sum_i [ v_i / (1 + N v_i) u_i^2 / s_i - log(1 + N v_i) ].
+    log M = 1/2 sum_i [ v_i / (1 + N v_i) u_i^2 / s_i - log(1 + N v_i) ] + C,
+    C     = 1/4 [ sum_i N v_i / (1 + N v_i) ]^2 / R.
+
+C is there because labels are drawn without replacement from R rows: where axes are many, the sum of
+all u_i^2 / s_i varies less than independent normal variables would. With C the mean of M is 1,
+nearly, and no view is taken for weaker than it is.
 
 The variances are v_i = delta^2 rho_i with sum rho_i = 1. The rho_i are proportional to
 s_i / (s_i + lambda s_1): large axes count most, as in `Spectral`. delta^2 is the size of the
 difference, in squared standard deviations. M is averaged over views and deltas; each kind of view
 has its share.
+
+A level of a category that only one sample has is rare, and counts of few rows are not normal. If
+the odds that such a row is of X are theta times what they are for all rows, q of which are X, then
+
+    log M = log(theta) u + T [ q log(theta) - log(1 - q + q theta) ],
+
+where T is the number of its rows, and u the number of those in X less what is expected. This is
+averaged over theta and 1 / theta.
 
 That M is a likelihood ratio in large samples only is of no consequence: `betting` divides by the
 mean over labellings, and needs no more of M than that it is positive. For the observed labelling
@@ -44,7 +57,7 @@ from .._views import View
 FEW_SIZES = (1 / 16,)
 """delta^2 for views of few axes, where one that is far off costs less than a choice of several."""
 
-MANY_SIZES = (1 / 2, 1 / 12, 1 / 72, 1 / 432)
+MANY_SIZES = (1 / 2, 1 / 32)
 """delta^2 for views of many axes, each of which has to pay for itself."""
 
 MEMORIES = (1.0, 0.8, 0.0)
@@ -53,9 +66,15 @@ MEMORIES = (1.0, 0.8, 0.0)
 A difference that was always there is found with all of the past. One that began today drowns in it.
 """
 
+_SHARES = {"values": 0.35, "products": 0.14}
+"""Kinds of views that have another share here than in a test: single columns change most often, and
+products are many."""
+
 _FEW = 8  # axes
 _LAMBDA = 0.05  # for views of several features: averaging over more of them costs more
 _LAMBDA_OF_LANDMARKS = 0.003
+_RARE = 0.1  # share of all rows up to which a level may be one that only one sample has
+_ODDS = 50.0  # theta: nearly all of its rows are in one sample
 _AT_ONCE = 2**22  # numbers in float64 at a time: 32 MiB
 _LEAST = 1e-300  # that is divided by
 
@@ -80,6 +99,31 @@ class Past(NamedTuple):
     def faded(self) -> Past:
         """What is left of it one batch later, in each memory."""
         return self._replace(between=_kept()[:, None, None] * self.between)
+
+
+class _Now(NamedTuple):
+    """The batch that is looked at."""
+
+    weights: Tensor  # (memories,) N, this batch included
+    rows: Tensor  # (memories,) R, this batch included
+    share: float  # q, of X among the rows
+    bins: Bins
+    labellings: Tensor  # (B + 1, S) ones where bins are in X
+
+    @classmethod
+    def of(cls, weights: Tensor, bins: Bins, labellings: Tensor) -> _Now:
+        of_x = labellings[0] @ bins.sizes
+        share = float(of_x / bins.sizes.sum())
+        # Of R rows, q R are in X, so N = q (1 - q) R.
+        rows = weights / (share * (1 - share))
+        return cls(weights, rows, share, bins, labellings)
+
+
+class _Rows(NamedTuple):
+    """What some views say."""
+
+    values: Tensor  # (memories, rows, B + 1) log M
+    columns: list[tuple[int, ...]]  # that each row looks at
 
 
 class Scores(NamedTuple):
@@ -167,34 +211,30 @@ def scores(
     bins, labellings
         How the batch is cut into bins, and ones where bins are in X.
     """
-    values = []
-    columns: list[tuple[int, ...]] = []
+    now = _Now.of(weights, bins, labellings)
+    found = []
     kinds: list[str] = []
     shares: dict[str, float] = {}
     for number, (stack, sums) in enumerate(zip(stacks, batch, strict=True)):
         if not sums.totals.numel():  # no column is of the kind that it looks at
             continue
         known = None if past is None else past[number]
-        prepared = _prepared(stack, number, sums, known, bins)
-        of_stack = _log_ratios(prepared, known, weights, labellings)
-        repeats = of_stack.shape[1] // len(prepared.columns)
-        # A view that is constant, of missing values where none are, has nothing to say. It would
-        # only take from the share of the others.
-        varies = prepared.weights.gt(0).any(2).any(1)
-        of_stack = of_stack[:, varies.repeat_interleave(repeats)]
-        if not of_stack.numel():
-            continue
-        values.append(of_stack)
-        for looked_at, is_varying in zip(prepared.columns, varies.tolist(), strict=True):
-            if is_varying:
-                columns += [looked_at] * repeats
-        kinds += [stack.kind] * of_stack.shape[1]
-        shares[stack.kind] = stack.weight
-    if not values:  # all rows are equal, so all labellings are
+        if stack.are_counts:
+            rows = _rows_of_counts(stack, sums, known, now)
+        else:
+            prepared = _prepared(stack, number, sums, known, bins)
+            rows = _rows_of_means(prepared, known, now)
+        if rows.columns:
+            found.append(rows)
+            kinds += [stack.kind] * len(rows.columns)
+            shares[stack.kind] = _SHARES.get(stack.kind, stack.weight)
+    if not found:  # all rows are equal, so all labellings are
         even = torch.zeros(len(MEMORIES), len(labellings), dtype=torch.float64)
         return Scores(even, [], torch.zeros(len(MEMORIES), 0, dtype=torch.float64))
     log_shares = _log_shares(kinds, shares)
-    weighted = torch.cat(values, 1) + log_shares[:, None]  # (memories, rows, B + 1)
+    values = torch.cat([rows.values for rows in found], 1)
+    columns = [looked_at for rows in found for looked_at in rows.columns]
+    weighted = values + log_shares[:, None]  # (memories, rows, B + 1)
     log_scores = torch.logsumexp(weighted, 1)
     of_rows = torch.softmax(weighted[:, :, 0], 1)
     return Scores(log_scores, columns, of_rows)
@@ -217,10 +257,8 @@ def _prepared(stack: View, number: int, sums: Sums, past: Past | None, bins: Bin
     return replace(prepared, totals=_about_cells(prepared.totals, bins))
 
 
-def _log_ratios(
-    prepared: PreparedStack, past: Past | None, weights: Tensor, labellings: Tensor
-) -> Tensor:
-    """(memories, rows, B + 1) log M of each view and each size of a difference."""
+def _rows_of_means(prepared: PreparedStack, past: Past | None, now: _Now) -> _Rows:
+    """The log M of each view and each size of a difference."""
     variances = _variances(prepared)  # (views, K, axes)
     views, candidates, axes = variances.shape
     is_axis = prepared.weights.gt(0).any(1)
@@ -229,18 +267,53 @@ def _log_ratios(
     before = torch.zeros(len(MEMORIES), views, axes, dtype=torch.float64)
     if past is not None:
         before = torch.einsum("mvf,vfa->mva", past.between, prepared.axes)
-    weighted = weights[:, None, None, None] * variances  # (memories, views, K, axes)
+    weighted = now.weights[:, None, None, None] * variances  # (memories, views, K, axes)
     gain = variances / (1 + weighted) * precision[:, None] / 2
     cost = torch.log1p(weighted).sum(3) / 2
+    freedom = (weighted / (1 + weighted)).sum(3)
+    constant = freedom.square() / now.rows[:, None, None] / 4 - cost
     totals = prepared.totals.flatten(1)
     at_once = max(1, _AT_ONCE // before.numel())
     parts = []
-    for some in torch.split(labellings, at_once):
+    for some in torch.split(now.labellings, at_once):
         along = (some @ totals).view(-1, views, axes)
         squares = (along + before[:, None]).square()  # (memories, b, views, axes)
         parts.append(torch.einsum("mbva,mvka->mvkb", squares, gain))
-    ratios = torch.cat(parts, 3) - cost[:, :, :, None]
-    return ratios.reshape(len(MEMORIES), views * candidates, -1)
+    values = torch.cat(parts, 3) + constant[:, :, :, None]
+    # A view that is constant, of missing values where none are, has nothing to say. It would only
+    # take from the share of the others.
+    varies = is_axis.any(1)
+    columns = []
+    for looked_at, is_varying in zip(prepared.columns, varies.tolist(), strict=True):
+        if is_varying:
+            columns += [looked_at] * candidates
+    return _Rows(values[:, varies].flatten(1, 2), columns)
+
+
+def _rows_of_counts(stack: View, sums: Sums, past: Past | None, now: _Now) -> _Rows:
+    """The log M of each level that is rare: are all of its rows in one sample?"""
+    some = sums.some[:, 0]
+    counted = sums.counted
+    if past is not None:
+        some = some + past.some[:, 0]
+        counted += past.counted
+    shares = some / max(1, counted)
+    is_rare = (shares > 0) & (shares <= _RARE)
+    totals = _about_cells(sums.totals, now.bins)[:, is_rare, 0]
+    surplus = (now.labellings @ totals).T  # (rows, B + 1) u
+    if past is not None:
+        surplus = surplus + past.between[:, is_rare]  # in each memory
+    surplus = surplus.expand(len(MEMORIES), -1, -1)
+    counts = now.rows[:, None] * shares[is_rare]  # (memories, rows) T
+    log_odds = math.log(_ODDS)
+    both = []
+    for sign in (1, -1):
+        tilt = sign * log_odds
+        constant = now.share * tilt - math.log1p(now.share * math.expm1(tilt))
+        both.append(tilt * surplus + constant * counts[:, :, None])
+    values = torch.logaddexp(*both) - math.log(2)
+    columns = stack.columns()
+    return _Rows(values, [columns[place] for place in is_rare.nonzero().flatten().tolist()])
 
 
 def _variances(prepared: PreparedStack) -> Tensor:
