@@ -316,12 +316,12 @@ def run_detect(seconds, changes):
             key = record.get("watcher") or record["rows"]
             done[(record["change"], key)] += 1
     until = time.monotonic() + seconds
-    rounds = 0
     while time.monotonic() < until:
-        rounds += 1
         for change in changes:
+            streams = done[(change, "Watch")]
             for watcher in WATCHERS:
-                if watcher != "Watch" and rounds % 4 != 1:  # baselines take most of the time
+                # Baselines take most of the time.
+                if watcher != "Watch" and 4 * done[(change, watcher)] > streams:
                     continue
                 seed = done[(change, watcher)]
                 done[(change, watcher)] += 1
@@ -329,6 +329,8 @@ def run_detect(seconds, changes):
                 line = {"what": "detect", "change": change, "watcher": watcher, "seed": seed}
                 append(STORE, {**line, "rows_until": rows, "cpu": round(cpu, 3)})
             for rows in CHANGES[change][2]:
+                if done[(change, rows)] > streams:
+                    continue
                 seed = done[(change, rows)]
                 done[(change, rows)] += 1
                 found = fixed_test(change, rows, seed)

@@ -14,8 +14,8 @@ mu_i drawn from a normal law of variance v_i, the likelihood ratio is
     C     = 1/4 [ sum_i N v_i / (1 + N v_i) ]^2 / R.
 
 C is there because labels are drawn without replacement from R rows: where axes are many, the sum of
-all u_i^2 / s_i varies less than independent normal variables would. With C the mean of M is 1,
-nearly, and no view is taken for weaker than it is.
+all u_i^2 / s_i varies less than that of independent normal variables, and without C the mean of M
+over labellings would be below 1. Views of many axes would then have less than their share.
 
 The variances are v_i = delta^2 rho_i with sum rho_i = 1. The rho_i are proportional to
 s_i / (s_i + lambda s_1): large axes count most, as in `Spectral`. delta^2 is the size of the

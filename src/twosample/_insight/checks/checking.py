@@ -167,7 +167,9 @@ def _found(
     if not any(column.different <= _MOST_LEVELS for column in left):
         left_out = frozenset()  # a test of nothing, or of free text, is none
     spoken_of = frozenset(one.column for one in identifiers if one.column is not None)
-    with ThreadPoolExecutor(1) as pool:  # since polars sorts keys of rows for most of this time
+    # Polars sorts keys of rows for most of this time. Both only read: columns by what was counted,
+    # rows by their keys.
+    with ThreadPoolExecutor(1) as pool:
         work = pool.submit(lambda: list(column_findings(x, y, rules, spoken_of)))
         rows = judge_rows(x, y, _in_memory(pair), repeats)
         of_columns = work.result()
