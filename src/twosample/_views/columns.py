@@ -19,7 +19,7 @@ _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
 _KINDS = {
     "columns": ("values", 0.25),
     "levels": ("shapes", 0.12),
-    "indicators": ("indicators", 0.2),
+    "indicators": ("indicators", 0.3),
 }
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
