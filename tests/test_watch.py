@@ -139,6 +139,24 @@ def test_groups_move_together_within_strata():
     assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize("witness", WITNESSES, ids=str)
+def test_groups_of_different_sizes_have_the_mean_one_too(witness):
+    # The sizes of X and Y are those of a labelling: nothing may be learned from them.
+    rng = np.random.default_rng(3)
+    watch = Watch(witness=witness, permutations=19, rng=0)
+    watch.update(rng.normal(size=(20, 2)), rng.normal(1.0, size=(20, 2)))
+    customers = np.repeat(np.arange(6), [1, 2, 3, 4, 9, 6])
+    rows = rng.normal(size=(25, 2)) + rng.normal(size=(6, 2))[customers]
+    evalues = []
+    for of_x in itertools.combinations(range(6), 3):
+        in_x = np.isin(customers, of_x)
+        groups = (customers[in_x], customers[~in_x])
+        record = again(watch, witness).update(rows[in_x], rows[~in_x], groups=groups)
+        evalues.append(record.evalue)
+    assert np.std(evalues) > 1e-3
+    assert np.mean(evalues) == pytest.approx(1, abs=1e-6)
+
+
 def test_with_a_reference_too():
     # Rows of the batch and of the reference change places; all else is the same.
     rng = np.random.default_rng(2)

@@ -67,7 +67,9 @@ class ViewsWitness(Witness):
         points = EmbeddedSamples((batch.pooled(),), sizes, door.schema)
         rank = torch.randperm(sum(sizes), generator=generators.torch("covariance"))
         sums = add_up(views, points, bins, rank)
-        weights = weights_after(torch.tensor(ready.weights, dtype=torch.float64), sizes)
+        # Sizes that no labelling changes: groups differ in size, and X with those that it has.
+        known = torch.tensor(ready.weights, dtype=torch.float64)
+        weights = weights_after(known, bins.fixed_sizes)
         before = None
         if ready.past is not None:
             before = [each.faded() for each in ready.past]

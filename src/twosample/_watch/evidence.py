@@ -112,8 +112,8 @@ class _Now(NamedTuple):
 
     @classmethod
     def of(cls, weights: Tensor, bins: Bins, labellings: Tensor) -> _Now:
-        of_x = labellings[0] @ bins.sizes
-        share = float(of_x / bins.sizes.sum())
+        n, m = bins.fixed_sizes
+        share = n / (n + m)
         # Of R rows, q R are in X, so N = q (1 - q) R.
         rows = weights / (share * (1 - share))
         return cls(weights, rows, share, bins, labellings)
