@@ -237,6 +237,11 @@ def test_identifiers_dates_and_order():
     assert kinds(found) == {("identifier", "id"), ("date", "day"), ("identifier", "name")}
     assert [one.column for one in found.severe] == ["id", "day"]
     assert "runs on from one to the other" in str(found)
+    # pandas has dates of a CSV file as text.
+    as_text = twosample.check(
+        X.assign(day=days[:100].astype(str)), Y.assign(day=days[100:].astype(str))
+    )
+    assert kinds(as_text) == {("date", "day")}
     shuffled = np.random.default_rng(0).permutation(100)
     found = twosample.check(X.assign(id=shuffled), X.iloc[::-1].assign(id=shuffled[::-1] + 5))
     assert ("identifier", "id") in kinds(found)

@@ -639,9 +639,17 @@ class TestTableComplaints:
 
     def test_dates_as_text(self) -> None:
         days = [f"2024-01-{day:02}" for day in range(1, 21)]
-        frame = pl.DataFrame({"day": days * 3})
-        with pytest.raises(InputError, match="have dates as text in column 'day'; read them as n"):
-            as_samples(frame, frame)
+        as_text = {"day": days * 3, "size": [*range(60)]}
+        for frame in (pl.DataFrame(as_text), pd.DataFrame(as_text), pa.table(as_text)):
+            with pytest.warns(InputNote, match="Dates are tested as days .*: column 'day'"):
+                samples = as_samples(frame, frame)
+            place = samples.schema.features.index("day")
+            assert samples.x[:20, place].tolist() == list(range(19723, 19743))
+        few = pl.DataFrame({"day": days[:9] * 3})
+        assert as_samples(few, few).schema.columns[0].kind == "category"
+        odd = pl.DataFrame({"day": [*days, "soon"]})
+        with pytest.raises(InputError, match="holds dates, but not in all cells: X has 'soon'"):
+            as_samples(odd, odd)
 
     def test_an_index_is_left_out_and_that_is_said(self) -> None:
         frame = pd.DataFrame({"Unnamed: 0": range(5), "a": [1.0, 2.0, 3.0, 4.0, 5.0]})

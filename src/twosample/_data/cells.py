@@ -5,7 +5,8 @@ another question without a word. So a column counts as numbers, and its other ce
 if at least half of its cells are numbers and two of them differ. The same holds for dates, and
 for numbers written as nobody reads them here ("1,5", "$5", "5 %", "5 kg"), if three of those
 differ. Text of which every cell is a number, or a date, is a category, as codes are, unless ten of
-them differ and no number begins with a zero.
+them differ and no number begins with a zero. (Where ten dates differ in one part, they have been
+read as dates before they come here.)
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
@@ -17,6 +18,9 @@ from .tables import Kind, Origin
 
 _DAY = 86_400.0  # seconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d")
+_MANY = 10  # different dates: fewer may be codes, or levels of a small sample
+_HEAD = 100  # rows in which a first value is looked for
 
 
 def temporal_kind(column: nw.Series[Any]) -> Literal["date", "time"] | None:
@@ -32,7 +36,33 @@ def temporal_kind(column: nw.Series[Any]) -> Literal["date", "time"] | None:
             return "date"
         if all(isinstance(value, time | timedelta) for value in values):
             return "time"
-    return None
+    return None if days_of_text(column) is None else "date"
+
+
+def days_of_text(column: nw.Series[Any]) -> NDArray[np.float64] | None:
+    """Days since 1970, NaN where there are gaps, if a column is text that is dates and no more.
+
+    None for anything else. pandas has dates as text unless it is asked to read them as dates.
+    """
+    if column.dtype not in (nw.String, nw.Object):
+        return None
+    first = column.head(_HEAD).drop_nulls().head(1).to_list()
+    if not first or not isinstance(first[0], str) or _DATE.match(first[0]) is None:
+        return None
+    days: dict[str, float] = {}
+    filled = np.full(len(column), np.nan)
+    gaps = column.is_null().to_list()
+    for row, (value, is_gap) in enumerate(zip(column.to_list(), gaps, strict=True)):
+        if is_gap:
+            continue
+        instant = days.get(value) if isinstance(value, str) else None
+        if instant is None:
+            instant = _instant(value)
+            if instant is None or not isinstance(value, str):
+                return None
+            days[value] = instant
+        filled[row] = instant
+    return filled if len(days) >= _MANY else None
 
 
 def column_values(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..._data.reading import as_narwhals
 from ..._data.row_keys import Keys, few_kinds
 from ..._data.tables import Source, Table
+from ..._data.values import days_of_text
 from ...errors import printable
 
 Holds: TypeAlias = Literal["numbers", "true and false", "dates", "text", "something else"]
@@ -236,6 +237,9 @@ def _column(column: nw.Series[Any]) -> Column:
         return Numbers.of("dates", days)
     if dtype == nw.Duration:
         return Numbers.of("numbers", _as_floats(column.dt.total_microseconds()) / 1e6)
+    written = days_of_text(column)
+    if written is not None:
+        return Numbers.of("dates", written)
     if dtype in (nw.String, nw.Categorical, nw.Enum):
         return _text(column)
     values = _with_gaps(column)
