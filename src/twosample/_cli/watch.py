@@ -387,6 +387,8 @@ def _show(
         }
         typer.echo(json_text("watch", answer))
         return
+    from .._watch.betting import shown
+
     verdict = "no alarm"
     if watch.alarm:
         verdict = f"ALARM since batch {watch.alarmed_at}"
@@ -394,7 +396,7 @@ def _show(
     if watch.reference_left is not None:
         left = f"; {watch.reference_left:,} rows of the reference are left"
     typer.echo(
-        f"{verdict}: {len(records)} new of {watch.batches} batches, wealth {watch.wealth:.3g}, "
+        f"{verdict}: {len(records)} new of {watch.batches} batches, wealth {shown(watch.wealth)}, "
         f"alarm at {watch.threshold:g}{left}."
     )
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._watch.betting import shown
 from .._watch.watch import Watch, WatchRecord
 from ..errors import InputError
 from .page import InlineReport, fill, ready, write
@@ -52,13 +53,17 @@ def render_watch(watch: Watch) -> str:
             {"name": name, "chart": effect_chart(name, records), "mean": mean}
             for name, mean in columns
         ],
+        shown=shown,
         repeat=circumstances(),
     )
 
 
 def _sentence(watch: Watch) -> str:
     if watch.alarmed_at is not None:
-        return f"Alarm since batch {watch.alarmed_at}: X and Y differ."
+        what = "X and Y differ"
+        if watch.reference_left is not None:
+            what = "what comes differs from the reference"
+        return f"Alarm since batch {watch.alarmed_at}: {what}."
     return f"No alarm in {watch.batches} batches."
 
 
@@ -91,8 +96,8 @@ def wealth_chart(records: Sequence[WatchRecord]) -> Drawn:
     canvas.curve([numbers[0], numbers[-1]], [alarm, alarm], "line held-out")
     last = records[-1]
     return canvas.picture(
-        f"Log10 of the wealth after each of {len(records)} batches; it is {last.wealth:.3g} after "
-        f"the last, and there is an alarm at {last.threshold:g}."
+        f"Log10 of the wealth after each of {len(records)} batches; it is {shown(last.wealth)} "
+        f"after the last, and there is an alarm at {last.threshold:g}."
     )
 
 

@@ -203,6 +203,11 @@ def exponential(logarithm: float) -> float:
     return math.exp(logarithm) if logarithm < _LARGEST else math.inf
 
 
+def shown(value: float) -> str:
+    """A wealth or an e-value for people: 8,830 and not 8.83e+03."""
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+
+
 def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 

@@ -21,7 +21,7 @@ from .._design import Design, Key, design_from
 from .._random import Generators, RNGLike, takes_rng
 from .._threads import threads_for
 from ..errors import InputError
-from .betting import Ledger, exponential
+from .betting import Ledger, exponential, shown
 from .door import EACH_ROW, Door
 from .rows import Batch, Reference, checked_sizes, set_aside
 from .witnesses import as_witness
@@ -96,8 +96,8 @@ class WatchRecord:
     def __str__(self) -> str:
         verdict = "ALARM" if self.alarm else "no alarm"
         return (
-            f"{verdict} after batch {self.number} ({self.name}): wealth {self.wealth:.3g}, alarm "
-            f"at {self.threshold:g}; this batch {self.evalue:.3g}{self._evidence()}"
+            f"{verdict} after batch {self.number} ({self.name}): wealth {shown(self.wealth)}, "
+            f"alarm at {self.threshold:g}; this batch {shown(self.evalue)}{self._evidence()}"
         )
 
     def _evidence(self) -> str:
@@ -221,7 +221,7 @@ class Watch:
             how = f"run_length={self.run_length:g}"
         return (
             f"<Watch {how}, witness={self._witness.name!r}: {self._batches} batches, wealth "
-            f"{self.wealth:.3g}{', alarm' if self.alarm else ''}>"
+            f"{shown(self.wealth)}{', alarm' if self.alarm else ''}>"
         )
 
     # What there is to know
