@@ -176,13 +176,17 @@ def source_of(change, rng):
 
 # Name -> draw, rows of each sample in a batch, and the sizes at which the fixed-n test is run.
 CHANGES = {
-    "Blob": (blobs, 25, (90, 135, 180, 225, 300)),
+    "Blob": (blobs, 20, (90, 135, 180, 225, 300)),
     "Higgs": (None, 250, (1000, 2000, 3000, 4000)),
-    "one column": (one_column, 25, (150, 200, 250, 300, 400)),
-    "one pair": (one_pair, 25, (100, 150, 200, 250, 300)),
-    "new level": (new_level, 25, (60, 90, 120, 160, 220)),
+    "one column": (one_column, 20, (150, 200, 250, 300, 400)),
+    "one pair": (one_pair, 20, (100, 150, 200, 250, 300)),
+    "new level": (new_level, 20, (60, 90, 120, 160, 220)),
 }
-MOST_BATCHES = 40
+
+
+def most_rows(change):
+    """Rows of each sample that a stream has at most."""
+    return 10_000 if change == "Higgs" else 1000
 
 
 def as_array(sample):
@@ -297,7 +301,7 @@ def detect_stream(change, watcher, seed):
     draw = source_of(change, np.random.default_rng([seed, 2]))
     watch = WATCHERS[watcher](seed)
     began = time.process_time()
-    for number in range(1, MOST_BATCHES + 1):
+    for number in range(1, most_rows(change) // rows + 1):
         if watch.update(*draw(rows)):
             return number * rows, time.process_time() - began
     return None, time.process_time() - began
@@ -557,7 +561,7 @@ def shown_rows(rows, change=None):
     if rows is None:
         return "more than was run"
     if math.isinf(rows):
-        return f"more than {CHANGES[change][1] * MOST_BATCHES:,}"
+        return f"more than {most_rows(change):,}"
     return f"{rows:,.0f}"
 
 

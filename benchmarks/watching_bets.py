@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import torch
 from _measure import append, read, write_between
-from watching import CHANGES, detect_stream
+from watching import detect_stream, most_rows
 
 from twosample._views import Landmarks, Views
 from twosample._watch import betting, by_views, evidence
@@ -83,7 +83,7 @@ def run(streams, variants):
 def table():
     found = defaultdict(list)
     for record in read(STORE):
-        most = CHANGES[record["change"]][1] * 40
+        most = most_rows(record["change"])
         found[(record["variant"], record["change"])].append(record["rows_until"] or most)
     lines = [
         f"| bets | {' | '.join(QUICK)} |",
