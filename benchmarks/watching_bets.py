@@ -28,7 +28,7 @@ from twosample._watch import betting, by_views, evidence
 STORE = Path(__file__).parent / "results" / "watching_bets.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "decisions" / "0010-how-a-watch-bets.md"
 FIRST = 50_000  # seed
-QUICK = ("Blob", "one column", "one pair", "new level")
+QUICK = ("Blob", "new level")  # changes whose streams cost little
 
 
 def with_laplace(self, schema, rows):
@@ -42,20 +42,20 @@ def without_counts(*_):
     return evidence._Rows(nothing, [])
 
 
-def rows_are_many(weights, bins, labellings):
-    now = now_of(weights, bins, labellings)
-    return now._replace(rows=torch.full_like(now.rows, math.inf))
+def without_constant(prepared, past, now):
+    rows = torch.full_like(now.rows, math.inf)
+    return rows_of_means(prepared, past, now._replace(rows=rows))
 
 
 new_views = by_views.ViewsWitness._new_views
-now_of = evidence._Now.of
+rows_of_means = evidence._rows_of_means
 
 # Name -> what is replaced, and by what.
 VARIANTS = {
     "as it is": [],
     "no boosting": [(betting, "boosted", lambda log_evalues, most: log_evalues)],
     "no bet on rare levels": [(evidence, "_rows_of_counts", without_counts)],
-    "no constant C": [(evidence._Now, "of", rows_are_many)],
+    "no constant C": [(evidence, "_rows_of_means", without_constant)],
     "a Laplace kernel, too": [(by_views.ViewsWitness, "_new_views", with_laplace)],
     "four sizes for many axes": [(evidence, "MANY_SIZES", (1 / 2, 1 / 12, 1 / 72, 1 / 432))],
     "three sizes for few axes": [(evidence, "FEW_SIZES", (1 / 8, 1 / 128, 1 / 2048))],
