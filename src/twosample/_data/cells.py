@@ -24,9 +24,11 @@ from .tables import Origin
 Look: TypeAlias = Literal["number", "date", "written", "written date", "word"]
 """What a cell looks like: a number or a date, one that is written in another way, or neither."""
 
+MANY = 10
+"""Different values from which text is numbers, or dates: fewer may be codes, or a few levels."""
+
 _SHOWN = 3  # cells that a message names
 _ODD: tuple[Look, ...] = ("written", "written date", "word")
-_MANY = 10  # different values: fewer may be codes, or levels of a small sample
 
 _CURRENCY = r"(?:[$€£¥₹]|CHF|EUR|GBP|JPY|USD)"
 _WRITTEN = re.compile(
@@ -87,7 +89,7 @@ class Cells:
             if unit and len(self.units) < 2:
                 self.units.add(unit)
             values = self.values.setdefault(look, set())
-            if len(values) < _MANY:
+            if len(values) < MANY:
                 values.add(label)
             self.zeros = self.zeros or _CODE.match(label) is not None
             if look in _ODD:
@@ -105,10 +107,10 @@ class Cells:
         if self.declared:
             return None
         if self.looks["number"] == self.total:
-            is_code = self.zeros or len(self.values.get("number", ())) < _MANY
+            is_code = self.zeros or len(self.values.get("number", ())) < MANY
             return None if is_code else "number"
         if self.looks["date"] == self.total:
-            return "date" if len(self.values.get("date", ())) >= _MANY else None
+            return "date" if len(self.values.get("date", ())) >= MANY else None
         looks: tuple[Look, ...] = ("number", "date")
         for look in looks:
             if 2 * self.looks[look] >= self.total and len(self.values.get(look, ())) >= 2:
@@ -213,4 +215,4 @@ def _commas(samples: Sequence[Cells]) -> str:
 def is_text(samples: Sequence[Cells], levels: int) -> bool:
     """Whether so many levels are nearly all different, so that a category could tell nothing."""
     cells = sum(each.total for each in samples)
-    return levels >= _MANY and 2 * levels > cells and bool(samples)
+    return levels >= MANY and 2 * levels > cells and bool(samples)

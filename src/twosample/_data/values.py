@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .cells import MANY
 from .columns import AsKind
 from .tables import Kind, Origin
 
 _DAY = 86_400.0  # seconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = re.compile(r"\s*\d{4}-\d\d-\d\d")
-_MANY = 10  # different dates: fewer may be codes, or levels of a small sample
 _HEAD = 100  # rows in which a first value is looked for
 
 
@@ -55,14 +55,15 @@ def days_of_text(column: nw.Series[Any]) -> NDArray[np.float64] | None:
     for row, (value, is_gap) in enumerate(zip(column.to_list(), gaps, strict=True)):
         if is_gap:
             continue
-        instant = days.get(value) if isinstance(value, str) else None
-        if instant is None:
+        if not isinstance(value, str):
+            return None
+        if value not in days:
             instant = _instant(value)
-            if instant is None or not isinstance(value, str):
+            if instant is None:
                 return None
             days[value] = instant
-        filled[row] = instant
-    return filled if len(days) >= _MANY else None
+        filled[row] = days[value]
+    return filled if len(days) >= MANY else None
 
 
 def column_values(

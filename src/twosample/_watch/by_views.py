@@ -67,7 +67,7 @@ class ViewsWitness(Witness):
         points = EmbeddedSamples((batch.pooled(),), sizes, door.schema)
         rank = torch.randperm(sum(sizes), generator=generators.torch("covariance"))
         sums = add_up(views, points, bins, rank)
-        # Sizes that no labelling changes: groups differ in size, and X with those that it has.
+        # Groups differ in size, so the sizes of X and Y depend on the labels. These do not.
         known = torch.tensor(ready.weights, dtype=torch.float64)
         weights = weights_after(known, bins.fixed_sizes)
         before = None
