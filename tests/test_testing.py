@@ -228,6 +228,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Levels": (views.Levels, TABLES),
     "Marks": (views.Marks, TABLES),
     "Dependence": (lambda: views.Dependence(), TABLES),
+    "Waves": (views.Waves, TABLES),
     "Products": (lambda: views.Products(2), TABLES),
     "Products of three": (lambda: views.Products(3), TABLES),
     "Cells": (views.Cells, TABLES),

@@ -27,6 +27,7 @@ from twosample._views import (
     Products,
     Together,
     Values,
+    Waves,
     bumps,
     combinations,
     correlations,
@@ -163,6 +164,52 @@ def test_cells_are_levels_times_bumps_and_levels_times_levels():
     of_number = made[0, cells.columns().index(pair)]
     expected = bumps(seen.scores[:1, [features.index("size")]], cells.bumps, cells.width)[0, 0]
     assert sorted(of_number[of_number > 0].tolist()) == pytest.approx(sorted(expected.tolist()))
+
+
+def test_waves_are_of_sums_and_differences_of_angles():
+    X, Y = numbers(40), numbers(50, seed=1)
+    result = twosample.spectral(permutations=19).run(X, Y, rng=0)
+    views = result.fitted.representation
+    (waves,) = [stack for stack in views if isinstance(stack, Waves)]
+    made = waves.features(views.see(result.samples.pooled()))[:, 0]
+    pooled = np.concatenate([X, Y])
+    shares = scipy.special.ndtr(np.stack([ranked(column) for column in pooled.T], 1))
+    angles = 2 * math.pi * (shares - 0.5)
+    for row, own in enumerate(angles):
+        expected = set()
+        for a, b in itertools.combinations(own, 2):
+            for angle in (a + b, a - b):
+                expected |= {round(math.cos(angle), 6), round(math.sin(angle), 6)}
+        assert {round(value, 6) for value in made[row].tolist()} == expected
+    assert waves.columns() == [()]
+
+
+def test_columns_that_go_round_are_found():
+    # Four directions, each as likely as any other; in Y they go together a little.
+    def directions(seed: int, *, together: bool) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        each = rng.uniform(0, 2 * math.pi, (250, 4))
+        if together:
+            each = each[:, :1] + rng.normal(0, 1.4, (250, 4))
+        return each % (2 * math.pi)
+
+    with_waves = twosample.spectral(Waves(), permutations=199)
+    with_others = twosample.spectral(Landmarks(), Products(2), permutations=199)
+    found = 0
+    found_by_others = 0
+    for seed in range(20):
+        X, Y = directions(seed, together=False), directions(seed + 100, together=True)
+        found += with_waves.run(X, Y, rng=0).pvalue <= 0.05
+        found_by_others += with_others.run(X, Y, rng=0).pvalue <= 0.05
+    assert found >= 15, found
+    assert found_by_others <= 9, found_by_others
+
+
+def test_a_table_with_one_number_has_no_waves():
+    X = pd.DataFrame({"size": numbers(30)[:, 0], "new": np.arange(30) % 2 == 0})
+    views = views_of(X, X[::-1])
+    (waves,) = [stack for stack in views if isinstance(stack, Waves)]
+    assert waves.columns() == []
 
 
 def test_the_frequent_levels_of_a_category_are_kept():

@@ -78,6 +78,7 @@ from .._views import (
     Together,
     Values,
     Views,
+    Waves,
 )
 
 OWN = "own"
@@ -192,6 +193,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         Levels: {"places": PlacesMatrix, "owners": Places},
         Marks: {"numbers": Places, "values": VectorBuffer, "owners": Places},
         Dependence: {"most": int, "factors": PlacesMatrix},
+        Waves: {"most": int, "pairs": PlacesMatrix},
         Products: {
             "order": Literal[2, 3],
             "most": int,

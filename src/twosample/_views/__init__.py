@@ -27,6 +27,7 @@ from .columns import Values as Values
 from .groups import Cells as Cells
 from .groups import Dependence as Dependence
 from .groups import Products as Products
+from .groups import Waves as Waves
 from .groups import combinations as combinations
 from .images import Patches as Patches
 from .images import Pixels as Pixels

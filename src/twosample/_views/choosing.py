@@ -10,7 +10,7 @@ from torch import Tensor
 from .._data.embedding import row_keys
 from .base import View
 from .columns import Levels, Marks, Shapes, Together, Values
-from .groups import Cells, Dependence, Products
+from .groups import Cells, Dependence, Products, Waves
 from .images import Patches, Pixels
 from .landmarks import Landmarks
 
@@ -33,7 +33,7 @@ def for_tables(columns: int) -> list[View]:
         Marks(),
     ]
     if columns > 1:
-        views += [Dependence(), Products(2), Cells()]
+        views += [Dependence(), Waves(), Products(2), Cells()]
     if columns > 2:
         views += [Products(3)]
     return views

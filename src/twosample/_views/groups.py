@@ -17,6 +17,7 @@ from .scores import bumps, correlations, ranks
 
 _PAIRS = 500
 _TRIPLES = 1500
+_WAVES = 64  # pairs in one view, of four features each
 
 
 class Products(View):
@@ -116,6 +117,56 @@ class Dependence(View):
 
     def columns(self) -> ColumnSets:
         return [()] if len(self.factors) else []
+
+
+class Waves(View):
+    """All pairs of numbers together, each number an angle: columns that go round.
+
+    The rank of a number goes once round the circle, from the least value to the largest. A pair has
+    the cosine and the sine of the sum of its two angles, and of their difference. Directions and
+    hours of the day have no ends, and what two of them share is such a sum or difference, which
+    kernels and cells see in pieces.
+
+    Parameters
+    ----------
+    most
+        At most so many pairs, chosen as in `Products`.
+    """
+
+    family = "joint"
+    kind = "together"
+    weight = 0.17
+    pairs: Tensor  # (pairs, 2) encoded columns
+
+    def __init__(self, most: int = _WAVES) -> None:
+        super().__init__()
+        check_whole("most", most, 1)
+        self.most = most
+        self.register_buffer("pairs", no_places(0, 2))
+
+    def extra_repr(self) -> str:
+        return f"most={self.most}"
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        numbers = layout.numbers()
+        strength = correlations(pooled.scores[:, numbers])
+        chosen = combinations(len(numbers), 2, self.most, strength)
+        self.pairs = as_places(numbers)[chosen]
+
+    def features(self, seen: Seen) -> Tensor:
+        angles = 2 * math.pi * ranks(seen.scores)
+        one, other = self.pairs.T
+        sums = angles[:, one] + angles[:, other]
+        differences = angles[:, one] - angles[:, other]
+        waves = torch.cat([sums.cos(), sums.sin(), differences.cos(), differences.sin()], 1)
+        # A table with one number has no pair, and then there is no view.
+        return waves[:, None][:, : len(self.columns())]
+
+    def columns(self) -> ColumnSets:
+        return [()] if len(self.pairs) else []
+
+    def size(self) -> int:
+        return 4 * len(self.pairs)
 
 
 class Cells(View):
