@@ -324,6 +324,12 @@ def test_where_the_default_is_behind_is_said_on_common_rows(folder):
     assert "| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 |  |" in text
 
 
+def test_the_best_of_the_paper_stands_beside_the_default():
+    score = page.Score(rejections=9, tests=10, cpu_seconds=1.0)
+    lines = page.published_table({"higgs-3000": {"auto": score}, "digits-200": {"energy": score}})
+    assert lines[2:] == ["| higgs-3000 | 3000 + 3000 | mmd-d | 0.403 | 0.90 | 10 |"]
+
+
 def test_what_there_is_to_run_is_listed_and_slips_get_a_sentence(tmp_path):
     listed = invoke(["bench", "arena", "--list", "--scenario", "blob-*"])
     assert "blob-20" in listed.output and "360 + 360" in listed.output

@@ -20,7 +20,7 @@ def files(monkeypatch):
     """Noise in the shape of the data sets that are read, since no test may need their files."""
     rng = np.random.default_rng(0)
     angles = rng.normal(size=(20_100, 4)).astype(np.float32)
-    digits = rng.integers(0, 256, (900, 28, 28), dtype=np.uint8)
+    digits = rng.integers(0, 256, (1000, 28, 28), dtype=np.uint8)
     photographs = rng.integers(0, 256, (2100, 32, 32, 3), dtype=np.uint8)
     monkeypatch.setattr(datasets, "higgs", lambda: (angles, angles + 5))
     monkeypatch.setattr(datasets, "mnist", lambda: digits)

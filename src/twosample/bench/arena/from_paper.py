@@ -21,6 +21,9 @@ _GROUP = "paper"
 _FAINT = 16  # grey levels below this are left where a generator's background is not quite black
 _CONTRAST = 0.94  # of Y's photographs, where those of X have 1
 _JPEG_QUALITY = 90  # a mild compression
+# Those of the paper's tables.
+_HIGGS_ROWS = (1000, 2000, 3000, 5000, 8000, 10000)
+_DIGIT_ROWS = (200, 400, 600, 800, 1000)
 
 
 def blob(modes: int) -> Scenario:
@@ -158,12 +161,13 @@ def _compressed(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 SCENARIOS = (
-    *(blob(modes) for modes in (10, 15, 20, 30, 50, 100)),
+    *(blob(modes) for modes in (10, 15, 20, 30, 40, 50, 100)),
     *(hdgm(dimension, 4000) for dimension in (5, 10, 15, 20, 30)),
     *(hdgm(dimension, 1000) for dimension in (5, 10)),
     *(hdgm(dimension, 1500) for dimension in (20, 30)),
-    *(higgs(rows) for rows in (1000, 2000, 3000, 5000, 10000)),
-    *(digits(rows, faint=faint) for faint in (True, False) for rows in (200, 400)),
+    *(higgs(rows) for rows in _HIGGS_ROWS),
+    *(digits(rows, faint=True) for rows in _DIGIT_ROWS),
+    *(digits(rows, faint=False) for rows in (200, 400)),
     cifar_jpeg(200, 1.0),
     cifar_jpeg(500, 0.25),
     cifar_jpeg(1000, 0.22),
@@ -180,3 +184,11 @@ NULLS = (
     "cifar-jpeg-200",
 )
 """The scenarios that are run without a difference, too."""
+
+PUBLISHED = {
+    "blob-40": ("blob-power", "n_b=40"),
+    "hdgm-10-4000": ("hdgm-power", "N=4000"),
+    **{f"higgs-{rows}": ("higgs-power", f"N={rows}") for rows in _HIGGS_ROWS},
+    **{f"digits-{rows}": ("mnist-power", f"N={rows}") for rows in _DIGIT_ROWS},
+}
+"""Scenario -> experiment and row of it for which the paper prints numbers."""

@@ -12,9 +12,11 @@ from scipy import stats
 from ..._saving.saving import replace, writable
 from ...errors import InputError
 from .. import figures
+from ..experiments import EXPERIMENTS
 from ..tables import binomial_limits
 from . import picture
 from .contestants import contestants
+from .from_paper import PUBLISHED
 from .scenario import Scenario
 from .scenarios import SCENARIOS
 from .store import Cell, Results
@@ -183,6 +185,26 @@ def weakness_table(found: Sequence[Weakness]) -> list[str]:
     return lines
 
 
+def published_table(table: Scores) -> list[str]:
+    """A line for each setting whose power the paper prints: the best of its tests, and ours."""
+    lines = [
+        _line(["scenario", "rows", "best of the paper", "its power there", _OURS, "tests"]),
+        _line(["---"] * 6),
+    ]
+    for scenario, (experiment, row) in PUBLISHED.items():
+        own = table.get(scenario, {}).get(_OURS)
+        if own is None:
+            continue
+        printed = EXPERIMENTS[experiment].published[row]
+        best = max(printed, key=lambda method: printed[method].rate)
+        n, m = SCENARIOS[scenario].sizes
+        power = f"{printed[best].rate:.3f}"
+        lines.append(
+            _line([scenario, f"{n} + {m}", best, power, f"{own.rate:.2f}", str(own.tests)])
+        )
+    return lines
+
+
 def _level(nulls: Sequence[Score]) -> list[str]:
     """The level over all scenarios without a difference, its limits, and the number of tests."""
     tests = sum(score.tests for score in nulls)
@@ -231,6 +253,9 @@ def page(tests: Mapping[Cell, Results], image: str | None = None) -> str:
     found = weaknesses(tests)
     if found:
         lines += ["", "## Where the default is behind", "", _BEHIND, "", *weakness_table(found)]
+    beside = published_table(table)
+    if len(beside) > 2:
+        lines += ["", "## Beside the paper", "", _BESIDE, "", *beside]
     lines += ["", "## Power in every scenario", "", _CELLS]
     shown = [SCENARIOS[name] for name in table]
     for group in dict.fromkeys(scenario.group for scenario in shown):
@@ -259,6 +284,9 @@ _BEHIND = f"""\
 Scenarios in which `{_OURS}` is more than {CLOSE} behind the best of the others, on the rows that
 both were given. The p-value is that of a gap like this between two tests of equal power; but the
 best of many is chosen after the fact, so that some are small by chance."""
+_BESIDE = f"""\
+Settings for which the paper prints a power. Its tests had the same rows, one half to train on and
+the other to test. `{_OURS}` gets them whole."""
 _CELLS = "In brackets: how many tests there were. Bold: the best of the scenario."
 _NULLS = "Both samples come from the same distribution, so that 5 % are to be rejected at most."
 
