@@ -290,15 +290,35 @@ def folder(tmp_path):
 
 
 def test_powers_levels_and_distances_are_counted(folder):
-    table = page.scores(by_cell(ArenaStore(folder).chunks()))
+    tests = by_cell(ArenaStore(folder).chunks())
+    table = page.scores(tests)
     assert table["small-mean"]["energy"].rate == 1.0
     assert table["small-mean"]["ks-holm"] == page.Score(1, 4, 1.0)
-    gaps = page.behind(table)
-    assert gaps["energy"] == {"blob-10": 0.0, "rounded": 0.75, "small-mean": 0.0}
-    assert gaps["ks-holm"] == {"small-mean": 0.75, "rounded": 0.0}
-    assert list(gaps) == ["energy", "ks-holm"]
-    board = page.leaderboard(table)
-    assert board[2].startswith("| energy | 3 | 0.42 | 0.25 | 0.75 (rounded) | 67 % | 0.250 |")
+    found = page.lags(tests)
+    # Nobody else was in blob-10.
+    assert {name: lag.gap for name, lag in found["energy"].items()} == {
+        "rounded": 0.75,
+        "small-mean": -0.75,
+    }
+    assert found["ks-holm"]["small-mean"] == page.Lag("small-mean", "energy", 4, 1, 4, 0.25)
+    board = page.leaderboard(table, found)
+    assert board[3].startswith("| energy | 2 | 0.62 | 0.38 | 0.75 (rounded) | 50 % | 0 | 0.250 |")
+
+
+def test_a_gap_beyond_chance_is_clear():
+    low = dict.fromkeys(range(20), 0.01)
+    high = dict.fromkeys(range(10), 0.5) | dict.fromkeys(range(10, 30), 0.02)
+    cells = {
+        page.Cell("rounded", "auto"): page.Results(high, 1.0),
+        page.Cell("rounded", "energy"): page.Results(low, 1.0),
+    }
+    found = page.lags(cells)
+    assert list(found) == ["energy", "auto"]  # the best comes first
+    lag = found["auto"]["rounded"]
+    assert (lag.tests, lag.own, lag.others) == (20, 10, 20)  # of the rows that both were given
+    assert lag.pvalue == pytest.approx(2 * 0.5**10)
+    assert lag.is_clear and not found["energy"]["rounded"].is_clear
+    assert page.weaknesses(found) == [lag]
 
 
 def test_the_page_and_its_picture_are_written(folder, tmp_path):
@@ -319,7 +339,8 @@ def test_where_the_default_is_behind_is_said_on_common_rows(folder):
     store.append(Chunk("small-mean", "auto", 0, (0.5, 0.04, 0.9), 0.4))  # the fourth is not known
     store.append(Chunk("rounded", "auto", 0, (0.01, 0.01, 0.01, 0.01), 0.4))
     tests = by_cell(store.chunks())
-    assert page.weaknesses(tests) == [page.Weakness("small-mean", "energy", 3, 1, 3, 0.5)]
+    behind = page.weaknesses(page.lags(tests))
+    assert behind == [page.Lag("small-mean", "energy", 3, 1, 3, 0.5)]
     text = page.page(tests)
     assert "| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 |  |" in text
 

@@ -71,86 +71,63 @@ def _rejected(known: Results) -> set[int]:
     return {number for number, pvalue in known.pvalues.items() if pvalue <= ALPHA + _ROUNDING}
 
 
-def behind(table: Scores) -> dict[str, dict[str, float]]:
-    """By how much each contestant's power is below the best of a scenario: contestant -> these."""
-    gaps: dict[str, dict[str, float]] = {}
-    for scenario, row in table.items():
-        if not SCENARIOS[scenario].different:
-            continue
-        best = max(score.rate for score in row.values())
-        for contestant, score in row.items():
-            gaps.setdefault(contestant, {})[scenario] = best - score.rate
-    # The one that is least behind on average comes first.
-    return dict(sorted(gaps.items(), key=lambda entry: float(np.mean(list(entry[1].values())))))
-
-
-# Tables
-
-
-def leaderboard(table: Scores) -> list[str]:
-    """A line for each contestant: how far it is behind, its level, its time."""
-    lines = [
-        "| test | scenarios | mean power | mean behind the best | most behind | within 0.05 | "
-        "level | exact 95 % limits | null tests | CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for contestant, gaps in behind(table).items():
-        own = {name: row[contestant] for name, row in table.items() if contestant in row}
-        powers = [score.rate for name, score in own.items() if SCENARIOS[name].different]
-        close = sum(gap <= CLOSE + 1e-9 for gap in gaps.values())
-        worst = max(gaps, key=lambda name: gaps[name])
-        seconds = np.median([score.cpu_seconds for score in own.values()])
-        cells = [
-            contestant,
-            str(len(gaps)),
-            f"{np.mean(powers):.2f}",
-            f"{np.mean(list(gaps.values())):.2f}",
-            f"{gaps[worst]:.2f} ({worst})",
-            f"{100 * close / len(gaps):.0f} %",
-            *_level([score for name, score in own.items() if not SCENARIOS[name].different]),
-            f"{seconds:.2f}",
-        ]
-        lines.append(_line(cells))
-    return lines
-
-
-class Weakness(NamedTuple):
-    """A scenario in which the default is behind another test, on the rows that both were given."""
+class Lag(NamedTuple):
+    """A contestant beside another one in a scenario, on the rows that both were given."""
 
     scenario: str
     rival: str
     tests: int
-    own: int  # rejections of the default
+    own: int  # rejections of the contestant
     others: int  # rejections of the rival
     pvalue: float  # of a gap like this one between tests of equal power
 
     @property
     def gap(self) -> float:
-        """By how much the power of the default is lower."""
+        """By how much the power of the contestant is lower; below 0 where it is higher."""
         return (self.others - self.own) / self.tests
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than 0.05 behind, and not by chance."""
+        return self.gap > CLOSE + 1e-9 and self.pvalue <= ALPHA
 
-def weaknesses(tests: Mapping[Cell, Results]) -> list[Weakness]:
-    """Where the default is more than 0.05 behind the best of the others, the farthest first."""
-    found = []
-    for name, scenario in SCENARIOS.items():
-        own = tests.get(Cell(name, _OURS))
-        if own is None or not scenario.different:
+
+Lags = dict[str, dict[str, Lag]]
+"""Contestant -> scenario -> the rival that is farthest ahead of it."""
+
+
+def lags(tests: Mapping[Cell, Results]) -> Lags:
+    """Compare every contestant with every other; the one that is least behind comes first."""
+    found: Lags = {}
+    for scenario in SCENARIOS.values():
+        if not scenario.different:
             continue
-        compared = []
-        for contestant in contestants():
-            rival = tests.get(Cell(name, contestant))
-            if rival is not None and contestant != _OURS:
-                compared.append(_compare(name, own, contestant, rival))
-        compared = [weakness for weakness in compared if weakness.tests]
-        if compared:
-            worst = max(compared, key=lambda weakness: weakness.gap)
-            if worst.gap > CLOSE + 1e-9:
-                found.append(worst)
-    return sorted(found, key=lambda weakness: -weakness.gap)
+        row = _contestants_in(scenario.name, tests)
+        for contestant, own in row.items():
+            others = [
+                _compare(scenario.name, own, rival, theirs)
+                for rival, theirs in row.items()
+                if rival != contestant and own.pvalues.keys() & theirs.pvalues.keys()
+            ]
+            if others:
+                worst = max(others, key=lambda lag: lag.gap)
+                found.setdefault(contestant, {})[scenario.name] = worst
+    means = {name: float(np.mean(_gaps(of_one))) for name, of_one in found.items()}
+    return {name: found[name] for name in sorted(found, key=lambda name: means[name])}
 
 
-def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> Weakness:
+def _contestants_in(scenario: str, tests: Mapping[Cell, Results]) -> dict[str, Results]:
+    """The results of a scenario by contestant, in the order of these."""
+    cells = {contestant: Cell(scenario, contestant) for contestant in contestants()}
+    return {contestant: tests[cell] for contestant, cell in cells.items() if cell in tests}
+
+
+def _gaps(of_one: Mapping[str, Lag]) -> list[float]:
+    """How far behind the best a contestant is in each scenario: 0 where it is the best."""
+    return [max(0.0, lag.gap) for lag in of_one.values()]
+
+
+def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> Lag:
     common = own.pvalues.keys() & rival.pvalues.keys()
     rejected = _rejected(own) & common
     by_rival = _rejected(rival) & common
@@ -159,10 +136,48 @@ def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> We
     different = only_own + only_rival
     # Between tests of equal power each of the two is as likely to be the one that rejects.
     pvalue = stats.binomtest(only_rival, different).pvalue if different else 1.0
-    return Weakness(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
+    return Lag(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
 
 
-def weakness_table(found: Sequence[Weakness]) -> list[str]:
+# Tables
+
+
+def leaderboard(table: Scores, found: Lags) -> list[str]:
+    """A line for each contestant: how far it is behind, its level, its time."""
+    lines = [
+        "| test | scenarios | mean power | mean behind the best | most behind | within 0.05 | "
+        "clearly behind | level | exact 95 % limits | null tests | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for contestant, of_one in found.items():
+        own = {name: row[contestant] for name, row in table.items() if contestant in row}
+        powers = [own[name].rate for name in of_one]
+        gaps = _gaps(of_one)
+        close = sum(gap <= CLOSE + 1e-9 for gap in gaps)
+        worst = max(of_one.values(), key=lambda lag: lag.gap)
+        seconds = np.median([score.cpu_seconds for score in own.values()])
+        cells = [
+            contestant,
+            str(len(gaps)),
+            f"{np.mean(powers):.2f}",
+            f"{np.mean(gaps):.2f}",
+            f"{max(gaps):.2f} ({worst.scenario})",
+            f"{100 * close / len(gaps):.0f} %",
+            str(sum(lag.is_clear for lag in of_one.values())),
+            *_level([score for name, score in own.items() if not SCENARIOS[name].different]),
+            f"{seconds:.2f}",
+        ]
+        lines.append(_line(cells))
+    return lines
+
+
+def weaknesses(found: Lags) -> list[Lag]:
+    """Where the default is more than 0.05 behind the best of the others, the farthest first."""
+    behind = [lag for lag in found.get(_OURS, {}).values() if lag.gap > CLOSE + 1e-9]
+    return sorted(behind, key=lambda lag: -lag.gap)
+
+
+def weakness_table(behind: Sequence[Lag]) -> list[str]:
     """A line for each scenario in which the default is behind, with the reason if it is known."""
     lines = [
         _line(
@@ -170,16 +185,16 @@ def weakness_table(found: Sequence[Weakness]) -> list[str]:
         ),
         _line(["---"] * 8),
     ]
-    for weakness in found:
+    for lag in behind:
         cells = [
-            weakness.scenario,
-            f"{weakness.own / weakness.tests:.2f}",
-            weakness.rival,
-            f"{weakness.others / weakness.tests:.2f}",
-            f"{weakness.gap:.2f}",
-            str(weakness.tests),
-            f"{weakness.pvalue:.2g}",
-            REASONS.get(weakness.scenario, ""),
+            lag.scenario,
+            f"{lag.own / lag.tests:.2f}",
+            lag.rival,
+            f"{lag.others / lag.tests:.2f}",
+            f"{lag.gap:.2f}",
+            str(lag.tests),
+            f"{lag.pvalue:.2g}",
+            REASONS.get(lag.scenario, ""),
         ]
         lines.append(_line(cells))
     return lines
@@ -246,13 +261,15 @@ def page(tests: Mapping[Cell, Results], image: str | None = None) -> str:
     table = scores(tests)
     if not table:
         raise InputError("the arena has no results yet; run 'twosample bench arena' first.")
-    lines = ["# The arena", "", _INTRODUCTION, "", "## The leaderboard", "", *leaderboard(table)]
+    found = lags(tests)
+    board = leaderboard(table, found)
+    lines = ["# The arena", "", _INTRODUCTION, "", "## The leaderboard", "", _BOARD, "", *board]
     if image is not None:
         alternative = "For every test a row of dots: how far its power is below the best"
         lines += ["", f"![{alternative}]({image})", "", _PICTURE]
-    found = weaknesses(tests)
-    if found:
-        lines += ["", "## Where the default is behind", "", _BEHIND, "", *weakness_table(found)]
+    behind = weaknesses(found)
+    if behind:
+        lines += ["", "## Where the default is behind", "", _BEHIND, "", *weakness_table(behind)]
     beside = published_table(table)
     if len(beside) > 2:
         lines += ["", "## Beside the paper", "", _BESIDE, "", *beside]
@@ -275,8 +292,14 @@ numbers are shares of tests with p at most 0.05, on samples that are drawn anew 
 are the same for all contestants. `twosample bench arena` runs what is missing, and
 `twosample bench arena --write docs` writes this page: nothing in it is written by hand.
 
-The best of many contestants is partly lucky: with 100 tests the standard error of a power of one
-half is 0.05, so a contestant that is as good as the best is some way behind it by chance."""
+The first tests of a cell are for all; more are given to the default, and to those who are close to
+it or ahead. So the numbers of tests differ, and are told."""
+_BOARD = f"""\
+A contestant is compared with each of the others on the rows that both were given. *Behind the best*
+is by how much its power is below that of the rival that is farthest ahead. The best of many is
+partly lucky: with 100 tests the standard error of a power of one half is 0.05, with ten it is 0.16.
+So *clearly behind* counts the scenarios in which the gap is above {CLOSE} and has a p-value of at
+most {ALPHA}, by the tests in which only one of the two rejected."""
 _PICTURE = f"""\
 A dot is a scenario: by how much the power of the test is below that of the best in it. The lines
 are at {CLOSE} and {FAR}. The bar is the mean."""
@@ -310,7 +333,10 @@ def write(folder: Path, tests: Mapping[Cell, Results]) -> list[Path]:
     text = page(tests, "images/arena.png")
     image = folder / "images" / "arena.png"
     image.parent.mkdir(parents=True, exist_ok=True)
-    figures.save(picture.draw(behind(scores(tests)), (CLOSE, FAR)), image)
+    gaps = {
+        name: dict(zip(of_one, _gaps(of_one), strict=True)) for name, of_one in lags(tests).items()
+    }
+    figures.save(picture.draw(gaps, (CLOSE, FAR)), image)
     target = folder / "arena.md"
     replace(writable(target), text.encode())
     return [target, image]
