@@ -193,7 +193,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         Levels: {"places": PlacesMatrix, "owners": Places},
         Marks: {"numbers": Places, "values": VectorBuffer, "owners": Places},
         Dependence: {"most": int, "factors": PlacesMatrix},
-        Waves: {"most": int, "pairs": PlacesMatrix},
+        Waves: {"most": int, "factors": PlacesMatrix},
         Products: {
             "order": Literal[2, 3],
             "most": int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,6 @@ from .scores import bumps, correlations, ranks
 
 _PAIRS = 500
 _TRIPLES = 1500
-_WAVES = 64  # pairs in one view, of four features each
 
 
 class Products(View):
@@ -81,92 +81,80 @@ class Products(View):
         return columns
 
 
-class Dependence(View):
-    """The products of all pairs of columns together: small changes of many correlations.
+class _AllPairs(View):
+    """Features of all pairs of columns together, in one view.
 
     Parameters
     ----------
     most
-        At most so many products, chosen as in `Products`.
+        At most so many pairs, chosen as in `Products`; None for the usual number.
     """
 
     family = "joint"
     kind = "together"
     weight = 0.17
-    regularisation = (math.inf, 0.1, 0.01, 1e-3)
-    factors: Tensor  # (products, 2) encoded columns
+    usual = _PAIRS
+    factors: Tensor  # (pairs, 2) encoded columns
 
-    def __init__(self, most: int = _PAIRS) -> None:
+    def __init__(self, most: int | None = None) -> None:
         super().__init__()
-        check_whole("most", most, 1)
-        self.most = most
+        self.most = self.usual if most is None else most
+        check_whole("most", self.most, 1)
         self.register_buffer("factors", no_places(0, 2))
 
     def extra_repr(self) -> str:
         return f"most={self.most}"
 
-    def fit(self, pooled: Pooled, layout: Layout) -> None:
-        self.factors = _factors(pooled, layout, 2, self.most)
-
     def features(self, seen: Seen) -> Tensor:
-        left = seen.scores[:, self.factors[:, 0]]
-        right = seen.scores[:, self.factors[:, 1]]
-        together = (left * right)[:, None]
+        features = self.of_pairs(seen.scores, *self.factors.T)
         # A table with one number has no pair, and then there is no view.
-        return together[:, : len(self.columns())]
+        return features[:, None][:, : len(self.columns())]
+
+    @abstractmethod
+    def of_pairs(self, scores: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        """(N, features) of all pairs, from scores and the places of each pair's two columns."""
 
     def columns(self) -> ColumnSets:
         return [()] if len(self.factors) else []
 
 
-class Waves(View):
-    """All pairs of numbers together, each number an angle: columns that go round.
+class Dependence(_AllPairs):
+    """The products of all pairs of columns: small changes of many correlations."""
+
+    regularisation = (math.inf, 0.1, 0.01, 1e-3)
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        self.factors = _factors(pooled, layout, 2, self.most)
+
+    def of_pairs(self, scores: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return scores[:, one] * scores[:, other]
+
+
+class Waves(_AllPairs):
+    """Sums and differences of all pairs of numbers, as angles: columns that go round.
 
     The rank of a number goes once round the circle, from the least value to the largest. A pair has
     the cosine and the sine of the sum of its two angles, and of their difference. Directions and
     hours of the day have no ends, and what two of them share is such a sum or difference, which
     kernels and cells see in pieces.
-
-    Parameters
-    ----------
-    most
-        At most so many pairs, chosen as in `Products`.
     """
 
-    family = "joint"
-    kind = "together"
-    weight = 0.17
-    pairs: Tensor  # (pairs, 2) encoded columns
-
-    def __init__(self, most: int = _WAVES) -> None:
-        super().__init__()
-        check_whole("most", most, 1)
-        self.most = most
-        self.register_buffer("pairs", no_places(0, 2))
-
-    def extra_repr(self) -> str:
-        return f"most={self.most}"
+    usual = 64  # four features each
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
         numbers = layout.numbers()
         strength = correlations(pooled.scores[:, numbers])
         chosen = combinations(len(numbers), 2, self.most, strength)
-        self.pairs = as_places(numbers)[chosen]
+        self.factors = as_places(numbers)[chosen]
 
-    def features(self, seen: Seen) -> Tensor:
-        angles = 2 * math.pi * ranks(seen.scores)
-        one, other = self.pairs.T
+    def of_pairs(self, scores: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        angles = 2 * math.pi * ranks(scores)
         sums = angles[:, one] + angles[:, other]
         differences = angles[:, one] - angles[:, other]
-        waves = torch.cat([sums.cos(), sums.sin(), differences.cos(), differences.sin()], 1)
-        # A table with one number has no pair, and then there is no view.
-        return waves[:, None][:, : len(self.columns())]
-
-    def columns(self) -> ColumnSets:
-        return [()] if len(self.pairs) else []
+        return torch.cat([sums.cos(), sums.sin(), differences.cos(), differences.sin()], 1)
 
     def size(self) -> int:
-        return 4 * len(self.pairs)
+        return 4 * len(self.factors)
 
 
 class Cells(View):
