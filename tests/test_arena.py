@@ -342,7 +342,8 @@ def test_where_the_default_is_behind_is_said_on_common_rows(folder):
     behind = page.weaknesses(page.lags(tests))
     assert behind == [page.Lag("small-mean", "energy", 3, 1, 3, 0.5)]
     text = page.page(tests)
-    assert "| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 |  |" in text
+    reason = page.REASONS["small-mean"]
+    assert f"| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 | {reason} |" in text
 
 
 def test_the_best_of_the_paper_stands_beside_the_default():
