@@ -695,15 +695,16 @@ print(json.dumps([peak() - before, *result.sizes, *(result.train_sizes or ())]))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 @pytest.mark.parametrize(
-    ("ending", "how"),
+    ("ending", "how", "rows"),
     [
-        ("npy", "trained"),
-        pytest.param("npy", "fixed", marks=pytest.mark.slow),
-        pytest.param("parquet", "fixed", marks=pytest.mark.slow),
+        ("npy", "trained", 200_000),
+        pytest.param("npy", "fixed", 200_000, marks=pytest.mark.slow),
+        # What polars keeps for later differs from run to run by 40 MiB: a larger file needs less care.
+        pytest.param("parquet", "fixed", 400_000, marks=pytest.mark.slow),
     ],
 )
-def test_peak_memory_does_not_grow_with_the_width_of_the_rows(ending, how, tmp_path):
-    rows, columns = 200_000, 200
+def test_peak_memory_does_not_grow_with_the_width_of_the_rows(ending, how, rows, tmp_path):
+    columns = 200
     x, y = tmp_path / f"x.{ending}", tmp_path / f"y.{ending}"
     wide = np.random.default_rng(0).standard_normal((rows // 10, columns), dtype=np.float32)
     if ending == "npy":
