@@ -218,6 +218,8 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Gaussian landmarks": (lambda: views.Landmarks("gaussian"), TABLES),
     "Laplace landmarks": (lambda: views.Landmarks("laplace", count=9), TABLES),
     "landmarks of images": (lambda: views.Landmarks("laplace"), PICTURES),
+    "Scatter": (views.Scatter, TABLES),
+    "scatter of images": (lambda: views.Scatter(count=7, axes=3), PICTURES),
     "scores together": (lambda: views.Together("scores"), TABLES),
     "ranks together": (lambda: views.Together("ranks"), TABLES),
     "squares together": (lambda: views.Together("squares"), TABLES),

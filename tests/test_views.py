@@ -25,6 +25,7 @@ from twosample._views import (
     NormalScores,
     Patches,
     Products,
+    Scatter,
     Together,
     Values,
     Waves,
@@ -348,6 +349,52 @@ def test_no_landmark_is_there_twice():
     for stack in views:
         if isinstance(stack, Landmarks):
             assert len(torch.unique(stack.places, dim=0)) == len(stack.places) == 16
+
+
+def test_scatter_has_the_products_of_the_leading_axes_of_a_kernel():
+    # Where every point is a landmark, the axes are eigenvectors of the kernel matrix.
+    X, Y = numbers(40), numbers(35, seed=1)
+    result = twosample.spectral(Scatter(axes=4), permutations=19).run(X, Y, rng=0)
+    views = result.fitted.representation
+    (scatter,) = views
+    points = result.samples.pooled()
+    made = scatter.features(views.see(points)).numpy()
+    distances = scipy.spatial.distance.cdist(points, points)
+    for view in range(3):
+        width = float(scatter.width) / 2**view
+        K = np.exp(-(distances**2) / (2 * width**2))
+        _, vectors = np.linalg.eigh(K)
+        axes = np.sqrt(len(K)) * vectors[:, -4:]
+        expected = [axes[:, one] * axes[:, other] for one in range(4) for other in range(one, 4)]
+        # The sign of an axis is anybody's choice.
+        assert np.allclose(abs(made[:, view]), abs(np.stack(expected, 1)), atol=1e-2)
+
+
+def test_a_rare_group_of_rows_is_found():
+    def with_group(seed: int, share: float) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(400, 4))
+        in_group = rng.random(400) < share
+        rows[in_group] = rng.normal([3, 3, 0, 0], 0.3, (in_group.sum(), 4))
+        return rows
+
+    with_scatter = twosample.spectral(Scatter(), permutations=199)
+    with_landmarks = twosample.spectral(Landmarks(), permutations=199)
+    found = 0
+    found_by_landmarks = 0
+    for seed in range(20):
+        X, Y = with_group(seed, 0.0), with_group(seed + 100, 0.03)
+        found += with_scatter.run(X, Y, rng=0).pvalue <= 0.05
+        found_by_landmarks += with_landmarks.run(X, Y, rng=0).pvalue <= 0.05
+    assert found >= 17, found
+    assert found_by_landmarks <= 13, found_by_landmarks
+
+
+@pytest.mark.parametrize("rows", [6, 300])
+def test_scatter_of_few_different_points(rows):
+    values = np.resize([[0.0, 1.0], [1.0, 0.0]], (rows, 2))
+    result = twosample.spectral(Scatter(), permutations=19).run(values, values[::-1], rng=0)
+    assert result.pvalue == 1.0
 
 
 def test_wide_tables_are_projected(monkeypatch):

@@ -74,6 +74,7 @@ from .._views import (
     Patches,
     Pixels,
     Products,
+    Scatter,
     Shapes,
     Together,
     Values,
@@ -100,6 +101,7 @@ Points = Annotated[nn.Parameter, 1, 2, 4]
 ScalarBuffer = Annotated[Tensor, 0]
 VectorBuffer = Annotated[Tensor, 1]
 MatrixBuffer = Annotated[Tensor, 2]
+StackBuffer = Annotated[Tensor, 3]
 FilterBuffer = Annotated[Tensor, 1, 4]
 WHOLE = "whole"
 """Says of a tensor that it holds whole numbers."""
@@ -176,6 +178,15 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "family": Family,
             "places": MatrixBuffer,
             "width": ScalarBuffer,
+        },
+        Scatter: {
+            "kernel": Literal["gaussian"],
+            "count": int,
+            "axes": int,
+            "family": Family,
+            "places": MatrixBuffer,
+            "width": ScalarBuffer,
+            "directions": StackBuffer,
         },
         Together: {
             "of": Literal["scores", "ranks", "squares"],

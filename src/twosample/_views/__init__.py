@@ -32,6 +32,7 @@ from .groups import combinations as combinations
 from .images import Patches as Patches
 from .images import Pixels as Pixels
 from .landmarks import Landmarks as Landmarks
+from .landmarks import Scatter as Scatter
 from .own import Features as Features
 from .scores import NormalScores as NormalScores
 from .scores import bumps as bumps

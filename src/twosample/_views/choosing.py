@@ -12,7 +12,7 @@ from .base import View
 from .columns import Levels, Marks, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
 from .images import Patches, Pixels
-from .landmarks import Landmarks
+from .landmarks import Landmarks, Scatter
 
 _FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
 _ODD = 0x9E3779B97F4A7C15 - 2**64  # of the golden ratio: multiples of it look random
@@ -23,6 +23,7 @@ def for_tables(columns: int) -> list[View]:
     views: list[View] = [
         Landmarks("gaussian"),
         Landmarks("laplace"),
+        Scatter(),
         Together("scores"),
         Together("ranks"),
         Together("squares"),
@@ -44,6 +45,7 @@ def for_images() -> list[View]:
     return [
         Landmarks("gaussian"),
         Landmarks("laplace"),
+        Scatter(),
         Pixels(),
         Patches(),
     ]

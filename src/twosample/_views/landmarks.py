@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -14,6 +15,10 @@ _LANDMARKS = 256
 _FACTORS = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)  # of the median distance; each half the one before
 _RIDGE = 1e-5  # added to the kernel matrix of the landmarks, whose diagonal is 1
 _MEDIAN_ROWS = 1000  # rows from whose distances a median is taken
+_SCATTER_LANDMARKS = 128  # the leading axes need fewer
+_SCATTER_ROWS = 4000  # rows that tell which axes lead
+_AXES = 12
+_RANK = 1e-8  # eigenvalues below this share of the first are rounding
 
 
 class Landmarks(View):
@@ -33,8 +38,9 @@ class Landmarks(View):
 
     kind = "landmarks"
     weight = 0.27
-    regularisation = None
-    kernel_view = _FACTORS.index(1.0)
+    regularisation: tuple[float, ...] | None = None
+    kernel_view: int | None = _FACTORS.index(1.0)
+    factors: tuple[float, ...] = _FACTORS
     places: Tensor  # (L, d)
     width: Tensor  # () the widest of the bandwidths
 
@@ -64,7 +70,7 @@ class Landmarks(View):
         median = 1.0  # of points that are all equal: any width does
         if len(positive):
             median = float(positive.median())
-        widest = _FACTORS[0] * median
+        widest = self.factors[0] * median
         self.width = torch.tensor(widest, dtype=torch.float64)
 
     def features(self, seen: Seen) -> Tensor:
@@ -72,10 +78,14 @@ class Landmarks(View):
         return self._values(rows)
 
     def columns(self) -> ColumnSets:
-        return [()] * len(_FACTORS)
+        return [()] * len(self.factors)
 
     def metric(self) -> Tensor | None:
-        K = self._values(self.places).transpose(0, 1)  # (views, L, L)
+        return self._of_landmarks()
+
+    def _of_landmarks(self) -> Tensor:
+        """(widths, L, L) lower factors of the kernel matrices of the landmarks."""
+        K = self._values(self.places).transpose(0, 1)  # (widths, L, L)
         symmetric = (K + K.mT) / 2
         ridge = _RIDGE * torch.eye(K.shape[1], dtype=K.dtype)
         factors: Tensor = torch.linalg.cholesky(symmetric + ridge)
@@ -98,10 +108,70 @@ class Landmarks(View):
             widest = torch.exp(-scaled)
             squarings = 1
         values = [widest]
-        for _ in _FACTORS[1:]:
+        for _ in self.factors[1:]:
             # A narrower kernel is a power of the one before, which is cheaper than an exponential.
             narrower = values[-1]
             for _ in range(squarings):
                 narrower = narrower.square()
             values.append(narrower)
         return torch.stack(values, 1)
+
+
+class Scatter(Landmarks):
+    """How points scatter along the leading axes of a kernel: rare groups of points.
+
+    The axes are those of the second moment of the kernel's features, each scaled to a mean square
+    of 1. All products of two of them are compared, as [Santoro2025] compares second moments. A
+    small group far from the others hardly moves a mean. Along its own axis nearly all of the second
+    moment is its own.
+
+    Parameters
+    ----------
+    count
+        How many landmarks there are at most.
+    axes
+        How many axes there are at most.
+    """
+
+    regularisation = (math.inf,)
+    kernel_view = None
+    factors = _FACTORS[:3]
+    directions: Tensor  # (widths, L, axes) from kernel values to places on the axes
+
+    def __init__(self, count: int = _SCATTER_LANDMARKS, axes: int = _AXES) -> None:
+        super().__init__("gaussian", count)
+        check_whole("axes", axes, 1)
+        self.axes = axes
+        self.register_buffer("directions", torch.empty(0, 0, 0))
+
+    def extra_repr(self) -> str:
+        return f"count={self.count}, axes={self.axes}"
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        super().fit(pooled, layout)
+        rows = pooled.rows[:_SCATTER_ROWS].flatten(1)
+        values = self._values(rows).permute(1, 2, 0)  # (widths, L, N)
+        of_landmarks = self._of_landmarks()
+        features = torch.linalg.solve_triangular(of_landmarks, values, upper=False)
+        second = features @ features.mT / len(rows)
+        spectrum, vectors = torch.linalg.eigh(second)
+        leading = vectors[:, :, -self.axes :]
+        least = _RANK * spectrum[:, -1:]
+        lengths = spectrum[:, -self.axes :].clamp_min(least).sqrt()
+        scaled = leading / lengths[:, None]
+        directions = torch.linalg.solve_triangular(of_landmarks.mT, scaled, upper=True)
+        self.directions = directions.contiguous()  # as a file gives them back
+
+    def features(self, seen: Seen) -> Tensor:
+        values = super().features(seen)
+        along = torch.einsum("nwl,wla->nwa", values, self.directions)
+        axes = along.shape[2]
+        one, other = torch.triu_indices(axes, axes)
+        return along[:, :, one] * along[:, :, other]
+
+    def metric(self) -> Tensor | None:
+        return None
+
+    def size(self) -> int:
+        widths, _, axes = self.directions.shape
+        return widths * axes * (axes + 1) // 2
