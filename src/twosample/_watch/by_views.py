@@ -128,7 +128,8 @@ class ViewsWitness(Witness):
             singles = [Values("columns"), Values("levels"), Values("indicators")]
             return Views(*singles, Together("scores"))
         count = min(_MOST_LANDMARKS, rows // _ROWS_OF_LANDMARK)
-        # One kernel: a second one that sees nearly the same would halve what each may bet.
+        # One kernel: a second one that sees nearly the same would halve what each may bet. `Scatter`
+        # is one, too.
         landmarks = Landmarks("gaussian", count=max(_FEWEST_LANDMARKS, count))
         if schema.kind == "image":
             usual = for_images()
