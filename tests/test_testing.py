@@ -236,6 +236,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Cells": (views.Cells, TABLES),
     "Pixels": (views.Pixels, PICTURES),
     "Patches": (lambda: views.Patches(count=8), PICTURES),
+    "Textures": (lambda: views.Textures(side=2), PICTURES),
     "Features": (lambda: Features(nn.Sequential(nn.Linear(3, 4), nn.Tanh())), (X, Y)),
     "somebody's own": (Cosines, (X, Y)),
 }

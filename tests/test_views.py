@@ -24,8 +24,10 @@ from twosample._views import (
     Marks,
     NormalScores,
     Patches,
+    Pixels,
     Products,
     Scatter,
+    Textures,
     Together,
     Values,
     Waves,
@@ -518,3 +520,57 @@ def test_a_stack_is_fitted_on_points_without_a_schema_of_the_library():
     assert views.count() == 1
     test = TwoSampleTest(views, statistic=Spectral(), calibration=Permutation(19))
     assert "Together('scores')" in repr(test)
+
+
+def test_textures_are_the_power_along_the_axes_of_patches():
+    images = np.random.default_rng(0).normal(size=(12, 3, 6, 5))
+    result = twosample.spectral(Textures(side=3), permutations=19).run(
+        images[:7], images[7:], rng=0
+    )
+    views = result.fitted.representation
+    (textures,) = views
+    points = views.see(result.samples.pooled()).rows.numpy()
+    made = textures.features(views.see(result.samples.pooled()))[:, 0].numpy()
+    patches = [
+        [
+            image[:, row : row + 3, column : column + 3].ravel()
+            for row in range(4)
+            for column in range(3)
+        ]
+        for image in points
+    ]
+    patches = np.array(patches)  # (images, places, 27)
+    patches -= patches.mean(2, keepdims=True)
+    flat = patches.reshape(-1, 27)
+    values, vectors = np.linalg.eigh(flat.T @ flat / len(flat))
+    # Centred patches have no axis for how light they are, which is the last of 27.
+    along = patches @ (vectors[:, :0:-1] / np.sqrt(values[:0:-1]))
+    expected = np.log((along**2).mean(1) + 1e-3)
+    assert np.allclose(made[:, :26], expected, atol=1e-4)
+    assert np.ptp(made[:, 26]) < 1e-6
+
+
+def smooth_images(rows: int, seed: int) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=(rows, 16, 16))
+    smooth = scipy.ndimage.gaussian_filter(noise, (0, 2, 2))
+    return (128 + 300 * smooth).clip(0, 255).astype(np.uint8)
+
+
+def test_faint_traces_in_images_are_found():
+    # Every other grey level is missing in Y: noise of one level.
+    with_textures = twosample.spectral(Textures(), permutations=199)
+    with_others = twosample.spectral(Landmarks(), Pixels(), Patches(), permutations=199)
+    found = 0
+    found_by_others = 0
+    for seed in range(10):
+        X, Y = smooth_images(40, seed), smooth_images(40, seed + 100) // 2 * 2
+        found += with_textures.run(X, Y, rng=0).pvalue <= 0.05
+        found_by_others += with_others.run(X, Y, rng=0).pvalue <= 0.05
+    assert found >= 9, found
+    assert found_by_others <= 4, found_by_others
+
+
+def test_textures_of_images_without_any():
+    grey = np.repeat(np.arange(20, dtype=np.uint8), 64).reshape(20, 8, 8)
+    result = twosample.spectral(Textures(), permutations=19).run(grey[::2], grey[1::2], rng=0)
+    assert result.pvalue == 1.0

@@ -76,6 +76,7 @@ from .._views import (
     Products,
     Scatter,
     Shapes,
+    Textures,
     Together,
     Values,
     Views,
@@ -224,6 +225,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         },
         Pixels: {"means": VectorBuffer},
         Patches: {"count": int, "side": int, "filters": FilterBuffer},
+        Textures: {"side": int, "filters": FilterBuffer},
         Features: {"featurizer": nn.Module},
     }
 )

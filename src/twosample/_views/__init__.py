@@ -9,7 +9,7 @@ column    each column alone: its values, its shape, its levels
 pair      each two columns: how they go together
 triple    each three columns: products only
 pixels    images: all pixels together, and each pixel alone
-patches   images: small filters, taken from the images themselves
+patches   images: small filters, taken from the images themselves, and textures
 own       features that somebody else computes
 """
 
@@ -31,6 +31,7 @@ from .groups import Waves as Waves
 from .groups import combinations as combinations
 from .images import Patches as Patches
 from .images import Pixels as Pixels
+from .images import Textures as Textures
 from .landmarks import Landmarks as Landmarks
 from .landmarks import Scatter as Scatter
 from .own import Features as Features

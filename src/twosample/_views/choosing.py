@@ -11,7 +11,7 @@ from .._data.embedding import row_keys
 from .base import View
 from .columns import Levels, Marks, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
-from .images import Patches, Pixels
+from .images import Patches, Pixels, Textures
 from .landmarks import Landmarks, Scatter
 
 _FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
@@ -48,6 +48,7 @@ def for_images() -> list[View]:
         Scatter(),
         Pixels(),
         Patches(),
+        Textures(),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Views of images: each pixel, and small filters."""
+"""Views of images: each pixel, small filters, and textures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from .base import ColumnSets, Layout, Pooled, Seen, View
 _PATCHES = 64
 _PATCH = 5  # pixels a side
 _PATCH_IMAGES = 500  # images that filters are cut from
+_DIRECTIONS = 100  # at most, of those that patches have
 _NOISE = 0.01  # of the largest eigenvalue: directions of patches weaker than that are noise
 _LEAST = 1e-12  # that is divided by, where images are constant
 _THRESHOLD = 1.0  # in spreads of a filter's answers: what is closer to 0 does not count
+_FAINTEST = 1e-8  # of the largest eigenvalue: directions of patches weaker than that are rounding
+_LEAST_POWER = 1e-3  # of the mean power along a direction: an image that has none is no outlier
 
 
 class Pixels(View):
@@ -76,12 +79,8 @@ class Patches(View):
         return f"count={self.count}, side={self.side}"
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
-        images = pooled.rows[:_PATCH_IMAGES]
-        channels, height, width = images.shape[1:]
-        side = min(self.side, height, width)
-        cut = nn.functional.unfold(images, side)  # (N, C side side, places)
-        patches = cut.transpose(1, 2).flatten(0, 1)
-        patches = patches - patches.mean(1, keepdim=True)  # neither light nor dark
+        channels = pooled.rows.shape[1]
+        patches, side = _patches(pooled.rows, self.side)
         fixed = torch.Generator().manual_seed(0)  # any patches do, but always the same
         order = torch.randperm(len(patches), generator=fixed)
         chosen = order[: self.count]
@@ -106,6 +105,72 @@ class Patches(View):
 
     def columns(self) -> ColumnSets:
         return [()]
+
+
+class Textures(View):
+    """How strong each direction of small patches is in an image, from the plain to the faint.
+
+    The directions are the principal axes of the patches of pooled images. The feature of an axis is
+    the logarithm of its mean square over the image. Compression, noise, sharpening and the grids
+    that generators leave change faint directions, which have no weight in pixels and kernels.
+
+    Parameters
+    ----------
+    side
+        How many pixels a side patches have.
+    """
+
+    family = "patches"
+    kind = "patches"
+    weight = 0.35
+    regularisation = None
+    filters: Tensor  # (directions, C, side, side)
+
+    def __init__(self, side: int = _PATCH) -> None:
+        super().__init__()
+        check_whole("side", side, 1)
+        self.side = side
+        self.register_buffer("filters", torch.empty(0))
+
+    def extra_repr(self) -> str:
+        return f"side={self.side}"
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        channels = pooled.rows.shape[1]
+        patches, side = _patches(pooled.rows, self.side)
+        covariance = patches.T @ patches / len(patches)
+        values, vectors = torch.linalg.eigh(covariance)
+        least = _FAINTEST * values[-1] + _LEAST
+        spreads = values.clamp_min(least).sqrt()
+        directions = (vectors / spreads).T
+        # One of them says how light a patch is, which no centred patch tells.
+        directions = directions - directions.mean(1, keepdim=True)
+        # Spread evenly over the spectrum, if there are too many.
+        step = -(-len(directions) // _DIRECTIONS)
+        chosen = directions.flip(0)[::step]
+        self.filters = chosen.reshape(len(chosen), channels, side, side)
+
+    def features(self, seen: Seen) -> Tensor:
+        images = seen.rows.float()  # as in `Patches`
+        answers = nn.functional.conv2d(images, self.filters.float())
+        power = answers.square().mean((2, 3))
+        features = torch.log(power.double() + _LEAST_POWER)
+        return features[:, None]
+
+    def columns(self) -> ColumnSets:
+        return [()]
+
+    def size(self) -> int:
+        return len(self.filters)
+
+
+def _patches(images: Tensor, side: int) -> tuple[Tensor, int]:
+    """(K, C side side) patches of some images, neither light nor dark; and their side."""
+    height, width = images.shape[2:]
+    side = min(side, height, width)
+    cut = nn.functional.unfold(images[:_PATCH_IMAGES], side)  # (N, C side side, places)
+    patches = cut.transpose(1, 2).flatten(0, 1)
+    return patches - patches.mean(1, keepdim=True), side
 
 
 def _whitening(patches: Tensor) -> Tensor:

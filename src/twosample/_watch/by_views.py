@@ -128,14 +128,13 @@ class ViewsWitness(Witness):
             singles = [Values("columns"), Values("levels"), Values("indicators")]
             return Views(*singles, Together("scores"))
         count = min(_MOST_LANDMARKS, rows // _ROWS_OF_LANDMARK)
-        # One kernel: a second one that sees nearly the same would halve what each may bet. `Scatter`
-        # is one, too.
+        # One kernel: a second one that sees nearly the same would halve what each may bet.
         landmarks = Landmarks("gaussian", count=max(_FEWEST_LANDMARKS, count))
         if schema.kind == "image":
             usual = for_images()
         else:
             usual = [*for_tables(len(schema.columns)), Values("indicators")]
-        others = [stack for stack in usual if not isinstance(stack, Landmarks)]
+        others = [stack for stack in usual if not isinstance(stack, Landmarks)]  # nor `Scatter`
         return Views(landmarks, *others)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:
