@@ -13,6 +13,7 @@ from .base import ColumnSets, Layout, Pooled, Seen, View
 _PATCHES = 64
 _PATCH = 5  # pixels a side
 _PATCH_IMAGES = 500  # images that filters are cut from
+_PLACES = 64  # a side, about, at which textures are looked at: large images have more than enough
 _DIRECTIONS = 100  # at most, of those that patches have
 _NOISE = 0.01  # of the largest eigenvalue: directions of patches weaker than that are noise
 _LEAST = 1e-12  # that is divided by, where images are constant
@@ -152,7 +153,9 @@ class Textures(View):
 
     def features(self, seen: Seen) -> Tensor:
         images = seen.rows.float()  # as in `Patches`
-        answers = nn.functional.conv2d(images, self.filters.float())
+        shorter = min(images.shape[2:])
+        stride = max(1, shorter // _PLACES)
+        answers = nn.functional.conv2d(images, self.filters.float(), stride=stride)
         power = answers.square().mean((2, 3))
         features = torch.log(power.double() + _LEAST_POWER)
         return features[:, None]
