@@ -14,6 +14,7 @@ import twosample
 from twosample import PlantedPower, PredictedPower, predict_power
 from twosample._fusing import gamma_surprise, moments_of
 from twosample._two_sample import FollowUp
+from twosample._views import Scatter, Together
 from twosample.errors import InputError
 
 
@@ -137,6 +138,14 @@ def test_equal_samples_have_no_difference():
     plan = twosample.spectral(permutations=99).run(X, X.copy(), rng=0).predict_power()
     assert plan.factor == 0 and plan.samples_needed() is None
     assert plan.power(1000) <= 0.05
+
+
+def test_views_with_more_axes_than_points_are_left_out():
+    # 78 products of axes for 40 points: nothing can be planted into such a view.
+    views = (Scatter(), Together("scores"))
+    result = twosample.spectral(*views, permutations=99).run(*shifted(20, 20, 1.0, 0), rng=0)
+    plan = result.predict_power()
+    assert plan.power(20) < plan.power(60)
 
 
 def test_errors_of_predictions(plan):

@@ -42,6 +42,8 @@ def shrinkage(observed: Tensor, noise: Tensor, inner: Tensor) -> Tensor:
 
     `noise` has (K, B) values without a difference, and `inner` the k of each row, (K, 1).
     """
+    if not len(observed):  # PyTorch warns of the spread of nothing
+        return observed
     by_chance = noise / rest(noise, inner)
     mean = by_chance.mean(1, keepdim=True)
     spread = by_chance.std(1, keepdim=True)
