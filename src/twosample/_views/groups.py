@@ -67,10 +67,11 @@ class Products(View):
         if self.order == 3:
             # Products of three normal scores have tails that no sample of usual size fills.
             scores = ranks(scores)
-        product = scores[:, self.factors[:, 0]]
+        # `index_select` takes half the time of brackets, and there are many products.
+        product = scores.index_select(1, self.factors[:, 0])
         for place in range(1, self.order):
-            factor = scores[:, self.factors[:, place]]
-            product = product * factor
+            factor = scores.index_select(1, self.factors[:, place])
+            product.mul_(factor)
         return product[:, :, None]
 
     def columns(self) -> ColumnSets:
@@ -219,8 +220,8 @@ class Cells(View):
         slots = self._slots()
         basis = basis[:, :, :slots]
         one, other = self.pairs.T
-        left = basis[:, one, :, None]
-        right = basis[:, other, None, :]
+        left = basis.index_select(1, one)[:, :, :, None]
+        right = basis.index_select(1, other)[:, :, None, :]
         return (left * right).flatten(2)
 
     def size(self) -> int:
