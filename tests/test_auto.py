@@ -79,10 +79,10 @@ def test_the_second_test_may_find_what_the_first_does_not():
 def test_two_tests_keep_the_level():
     rejected = sum(
         two_steps(share=0.3, least=10).run(*equal_samples(30, seed), rng=seed).reject(0.05)
-        for seed in range(500)
+        for seed in range(250)
     )
-    # Of 500 runs, with a false alarm in a million; shares only make it reject less.
-    assert rejected <= stats.binom.isf(1e-6, 500, 0.05)
+    # Of 250 runs, with a false alarm in a million; shares only make it reject less.
+    assert rejected <= stats.binom.isf(1e-6, 250, 0.05)
 
 
 def test_options_reach_the_test_that_has_a_use_for_them():

@@ -79,7 +79,7 @@ def test_the_level_is_kept(design):
 @pytest.mark.filterwarnings("ignore::twosample.InputWarning")
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_level_is_kept_over_many_runs(design):
-    runs = 600
+    runs = 300
     count = rejections(design, runs)
     assert count <= binom.ppf(1 - CHANCE, runs, 0.05)
     if design not in ("ties", "mixed"):  # without ties it is not below it, either

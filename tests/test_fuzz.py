@@ -183,7 +183,7 @@ def test_whole_numbers_that_float64_must_round(table):
         ("reader", 60),
         pytest.param("reader", 250, marks=pytest.mark.slow),
         ("layout", 100),
-        pytest.param("layout", 1000, marks=pytest.mark.slow),
+        pytest.param("layout", 500, marks=pytest.mark.slow),
         ("samples", 150),
         ("load", 60),
         ("cli", 40),

@@ -271,7 +271,7 @@ def test_innocent_columns_and_pairs_are_found_at_most_at_the_level(draw):
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
 def test_the_family_wise_error_over_many_draws(draw):
-    draws = 700
+    draws = 400
     limit = scipy.stats.binom.isf(1e-3, draws, LEVEL)
     columns, pairs = false_findings(draw, draws)
     assert columns <= limit
