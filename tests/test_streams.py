@@ -699,7 +699,7 @@ print(json.dumps([peak() - before, *result.sizes, *(result.train_sizes or ())]))
     [
         ("npy", "trained", 200_000),
         pytest.param("npy", "fixed", 200_000, marks=pytest.mark.slow),
-        # What polars keeps for later differs from run to run by 40 MiB: a larger file needs less care.
+        # In some runs polars keeps 40 MiB more than in others. A larger file leaves room for that.
         pytest.param("parquet", "fixed", 400_000, marks=pytest.mark.slow),
     ],
 )

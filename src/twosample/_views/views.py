@@ -26,7 +26,7 @@ class Views(nn.Module):
     ----------
     stacks
         None for those that suit the points: for tables landmarks, columns, pairs and triples of
-        them; for images landmarks, pixels and patches. Views of your own, such as
+        them; for images landmarks, pixels, patches and textures. Views of your own, such as
         `Features(embedding)`, stand beside those or in their place.
     """
 

@@ -134,7 +134,8 @@ class ViewsWitness(Witness):
             usual = for_images()
         else:
             usual = [*for_tables(len(schema.columns)), Values("indicators")]
-        others = [stack for stack in usual if not isinstance(stack, Landmarks)]  # nor `Scatter`
+        # `Scatter` is a kind of landmarks, and goes with them.
+        others = [stack for stack in usual if not isinstance(stack, Landmarks)]
         return Views(landmarks, *others)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor], FittedTest | None]:
