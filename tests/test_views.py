@@ -36,6 +36,7 @@ from twosample._views import (
     correlations,
     ranks,
 )
+from twosample._views.images import _patches
 
 
 def numbers(rows: int, columns: int = 3, seed: int = 0) -> np.ndarray:
@@ -549,6 +550,15 @@ def test_textures_are_the_power_along_the_axes_of_patches(stride, monkeypatch):
     expected = np.log((along**2).mean((1, 2)) + 1e-3)
     assert np.allclose(made[:, :26], expected, atol=1e-4)
     assert np.ptp(made[:, 26]) < 1e-6
+
+
+def test_large_images_give_no_more_patches_than_memory_holds():
+    images = np.random.default_rng(0).integers(0, 256, (12, 400, 400), dtype=np.uint8)
+    test = twosample.spectral(Textures(), permutations=19)
+    patches, side = _patches(torch.from_numpy(images)[:, None].double(), 5)
+    assert side == 5
+    assert patches.shape == (2 * 396**2, 25)
+    assert 0 < test.run(images[:6], images[6:], rng=0).pvalue <= 1
 
 
 def smooth_images(rows: int, seed: int) -> np.ndarray:

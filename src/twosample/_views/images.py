@@ -13,6 +13,7 @@ from .base import ColumnSets, Layout, Pooled, Seen, View
 _PATCHES = 64
 _PATCH = 5  # pixels a side
 _PATCH_IMAGES = 500  # images that filters are cut from
+_MOST_PATCHES = 400_000  # of these images: large ones have more than memory holds
 _PLACES = 64  # a side, about, at which textures are looked at: large images have more than enough
 _DIRECTIONS = 100  # at most, of those that patches have
 _NOISE = 0.01  # of the largest eigenvalue: directions of patches weaker than that are noise
@@ -171,7 +172,9 @@ def _patches(images: Tensor, side: int) -> tuple[Tensor, int]:
     """(K, C side side) patches of some images, neither light nor dark; and their side."""
     height, width = images.shape[2:]
     side = min(side, height, width)
-    cut = nn.functional.unfold(images[:_PATCH_IMAGES], side)  # (N, C side side, places)
+    places = (height - side + 1) * (width - side + 1)
+    count = min(_PATCH_IMAGES, max(1, _MOST_PATCHES // places))
+    cut = nn.functional.unfold(images[:count], side)  # (N, C side side, places)
     patches = cut.transpose(1, 2).flatten(0, 1)
     return patches - patches.mean(1, keepdim=True), side
 
