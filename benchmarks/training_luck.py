@@ -6,8 +6,8 @@
 
 A training draws a fresh training set (the seed of the k-th is the same for both rates), fits
 `mmd_d()` once and tests 20 fresh pairs of samples of the same size, with 199 permutations. "mended"
-is `mmd_d()` as it comes. "same" switches off `ResidualMLP.rate_factors`: every network and every
-width learns at the same rates, however many columns there are. A training fails if its power is
+is `mmd_d()` as it comes. "same" switches off `ResidualMLP.rate_factors` and `ResidualMLP.lead`:
+every network and every width learns at the same rates, and all widths start alike. A training fails if its power is
 more than 0.3 below the median of its setting. `starts` takes the training sets of those that failed,
 and trains three more times on each, with other weights and other batches; the tests stay the same.
 Every finished training is a line in
@@ -47,10 +47,13 @@ SETTINGS = {
 
 
 class SameRates(ResidualMLP):
-    """A `ResidualMLP` that learns at the rates of `Learning`, whatever its size."""
+    """A `ResidualMLP` that learns at the rates of `Learning`, and in which no column leads."""
 
     def rate_factors(self):
         return {}
+
+    def lead(self, columns):
+        pass
 
 
 FEATURIZERS = {"mended": ResidualMLP, "same": SameRates}

@@ -283,7 +283,7 @@ def test_bad_settings_say_what_is_wrong(options, message):
 
 
 def test_the_deep_kernel_starts_at_the_best_gaussian():
-    samples = two_normals()
+    samples = two_normals(shift=0)  # where samples differ some columns lead, and widths with them
     kernel = DeepKernel(ResidualMLP())
     start(kernel, samples, Learning(), torch.Generator().manual_seed(0))
     x, y = samples.x[:5], samples.y[:5]

@@ -27,6 +27,9 @@ from .errors import IncompatibleParts, InputError
 _LEVELS = 4096
 """How many pixels of the pooled points stand for all of them where a `ConvNet` looks at ranks."""
 
+_LEAD = 1.5
+"""By how much the logarithm of a leading column's width is above that of the others."""
+
 
 class MLP(nn.Module):
     """A fully connected network with softplus between its layers and none after the last.
@@ -125,7 +128,8 @@ class ResidualMLP(nn.Module):
     columns matter, and bends the space from there.
 
     Where there are many columns, widths are learned faster and the network more slowly: see
-    `rate_factors`.
+    `rate_factors`. Columns in which the training points plainly differ start with a larger width:
+    see `lead`.
 
     Parameters
     ----------
@@ -146,13 +150,21 @@ class ResidualMLP(nn.Module):
         # Empty until the number of columns is known.
         self.log_widths = nn.Parameter(torch.empty(0))
         self.out = nn.Parameter(torch.empty(0))
+        self._leading: list[int] = []
         if inputs is not None:
             self._build(inputs)
 
     def _build(self, inputs: int) -> None:
         like: Tensor = next(self.mlp.parameters())  # (width, inputs)
-        self.log_widths = nn.Parameter(torch.zeros(inputs).to(like))
+        log_widths = torch.zeros(inputs)
+        log_widths[self._leading] = _LEAD
+        log_widths -= log_widths.mean()  # all columns in the lead are none
+        self.log_widths = nn.Parameter(log_widths.to(like))
         self.out = nn.Parameter(torch.zeros(len(like), inputs).to(like))
+
+    def lead(self, columns: list[int]) -> None:
+        """Let these columns start with a larger width than the others."""
+        self._leading = columns
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Size the network for the points and draw its weights, unless they were loaded."""
@@ -396,6 +408,11 @@ class AutoFeaturizer(nn.Module):
         super().__init__()
         self.residual = residual
         self.network: nn.Module | None = None
+        self._leading: list[int] = []
+
+    def lead(self, columns: list[int]) -> None:
+        """Let these columns lead, as in `ResidualMLP`."""
+        self._leading = columns
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
@@ -404,6 +421,7 @@ class AutoFeaturizer(nn.Module):
             network = ConvNet(ranks=True)
         elif self.residual:
             network = ResidualMLP()
+            network.lead(self._leading)
         else:
             network = MLP(gain=8)
         network.start(points, generator)

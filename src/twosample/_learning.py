@@ -21,6 +21,7 @@ from ._progress import Tick, bar
 from ._random import Generators
 from ._resources import DEFAULT_MEMORY, Resources
 from ._result import TrainingLog
+from ._statistics.leading import leading_columns
 from .errors import IncompatibleParts, InputError, TrainingError
 
 R = TypeVar("R", bound=nn.Module)
@@ -312,13 +313,15 @@ def start(
 ) -> None:
     """Fill in what the representation leaves open.
 
-    First whatever learns from labels in one go does so: a classifier of scikit-learn, locations.
+    First whatever learns from labels in one go does so: a classifier of scikit-learn, locations,
+    the widths of columns in which the samples differ.
     Then the objective starts the rest. Networks and medians come from pooled points, a bandwidth
     from a grid on J, a width from a grid on the objective, the weights of a sum of kernels from the
     quadratic program that maximises J.
     """
     x = samples.x
     y = samples.y
+    _let_columns_lead(representation, samples)
     for part in representation.modules():
         if callable(learn := getattr(part, "learn", None)):
             learn(x, y, generator)
@@ -330,6 +333,16 @@ def start(
     else:
         size = _batch_size(samples, learning)
         own_start(representation, x, y, generator, batch_size=size, memory=memory)
+
+
+def _let_columns_lead(representation: nn.Module, samples: Samples) -> None:
+    """Tell the parts that ask for it, by a method `lead`, in which columns the samples differ."""
+    hooks = [getattr(part, "lead", None) for part in representation.modules()]
+    asking = [lead for lead in hooks if callable(lead)]
+    if asking:
+        columns = leading_columns(samples)
+        for lead in asking:
+            lead(columns)
 
 
 class _Run:

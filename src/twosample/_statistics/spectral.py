@@ -223,7 +223,9 @@ class Spectral(Statistic):
             shares[stack.kind] = stack.weight
             if not sums.totals.numel():  # no column is of the kind that it looks at
                 continue
-            prepared = along_axes(stack, number, sums, bins, self.regularisation)
+            means = sums.totals.sum(0) / count
+            blind = stack.are_blind(means, count)
+            prepared = along_axes(stack, number, sums, bins, self.regularisation, blind)
             stacks.append(prepared)
             kind = numbers.setdefault(stack.kind, len(numbers))
             of_row.append(torch.full((prepared.rows,), kind))

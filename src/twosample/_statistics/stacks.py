@@ -27,6 +27,7 @@ _FAINT = 1e-3  # axes below this share of the first eigenvalue tell nothing but 
 _PLANTED = 50  # rows of a stack that a difference is planted into; the others are not as loud
 _MOST_AXES = 0.25  # of the points, for a difference to be planted into an MMD
 _MOST_EXPLAINED = 0.9  # of labels at random, for a difference to be planted into a discriminant
+_VALUES_AT_ONCE = 2**19  # of totals along axes, which a core's cache holds
 _LABELLINGS = 256  # at a time: their differences of means take memory
 
 
@@ -213,6 +214,7 @@ def along_axes(
     sums: Sums,
     bins: Bins,
     regularisation: tuple[float, ...],
+    blind: Tensor | None = None,
 ) -> PreparedStack:
     """The sums along the eigenvectors of the pooled covariance, and the weights of each lambda.
 
@@ -221,16 +223,18 @@ def along_axes(
     stack, number
         The stack, and its place among those of the representation.
     sums
-        Its sums over all points. They are centred in place.
+        Its sums over all points, which become those along the axes.
     bins
         Which bins there are.
     regularisation
         The lambdas, where the stack has none of its own.
+    blind
+        (views,) those that are left out: all their values are 0.
     """
     sizes = bins.sizes
     means = sums.totals.sum(0) / sizes.sum()  # (views, features)
-    expected = sizes[:, None, None] * means
-    centred = sums.totals.sub_(expected)
+    # In place, here and along the axes: there may be no memory for a second set of totals.
+    centred = sums.totals.addcmul_(sizes[:, None, None], means, value=-1)
     metric = stack.metric()
     covariance, mean_square = _moments(sums, metric)
     if bins.cells is not None:
@@ -243,6 +247,8 @@ def along_axes(
     # A feature that is constant has a variance of rounding only.
     varies = spectrum > _ROUNDING * mean_square
     is_axis = has_rank & varies
+    if blind is not None:
+        is_axis &= ~blind[:, None]
     # As many as the view with the most axes has; in other views the rest weigh nothing.
     in_any_view = is_axis.any(0)
     kept = max(1, int(in_any_view.sum()))
@@ -252,10 +258,9 @@ def along_axes(
     if metric is not None:
         axes = torch.linalg.solve_triangular(metric.mT, axes, upper=True)
     lambdas = stack.regularisation or regularisation
-    totals = torch.einsum("svf,vfa->sva", centred, axes)
     return PreparedStack(
         stack=number,
-        totals=totals.contiguous(),  # once: every batch of labellings multiplies with them
+        totals=_projected(centred, axes),
         spectrum=spectrum,
         weights=_weights(spectrum, is_axis, lambdas),
         axes=axes,
@@ -263,6 +268,19 @@ def along_axes(
         regularisation=lambdas,
         columns=stack.columns(),
     )
+
+
+def _projected(totals: Tensor, axes: Tensor) -> Tensor:
+    """(S, views, axes) of (S, views, features) totals along (views, features, axes), in place."""
+    bins, views, features = totals.shape
+    kept = axes.shape[2]
+    step = max(1, _VALUES_AT_ONCE // (bins * features))
+    for first in range(0, views, step):
+        some = slice(first, first + step)
+        along = totals[:, some].transpose(0, 1) @ axes[some]  # (views, S, axes)
+        totals[:, some, :kept] = along.transpose(0, 1)
+    # Every batch of labellings multiplies with all of them at once.
+    return totals[:, :, :kept].contiguous()
 
 
 def _within_cells(totals: Tensor, bins: Bins, cells: Tensor, metric: Tensor | None) -> Tensor:

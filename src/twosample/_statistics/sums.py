@@ -133,7 +133,7 @@ class _Adding:
             self.products[:, 0, 0] += values.square().sum(0)
         else:
             by_view = features.transpose(0, 1)  # (views, N, features)
-            self.products += by_view.mT @ by_view
+            self.products.baddbmm_(by_view.mT, by_view)
 
     def sums(self) -> Sums:
         return Sums(self.totals, self.some, self.products, self.counted)

@@ -182,6 +182,13 @@ class View(nn.Module):
         """
         return None
 
+    def are_blind(self, means: Tensor, points: int) -> Tensor:
+        """(views,) whether a view tells nothing of so many points, by (views, features) means.
+
+        A blind view costs power: what it gives by chance follows no law.
+        """
+        return torch.zeros(len(means), dtype=torch.bool)
+
     def size(self) -> int:
         """How many features a point has in all views, as far as that has no bound of its own."""
         return 0

@@ -13,6 +13,7 @@ from .base import ColumnSets, Family, Layout, Pooled, Seen, View
 
 _LANDMARKS = 256
 _FACTORS = (2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)  # of the median distance; each half the one before
+_LEAST_NEIGHBOURS = 1.0  # of a point, all kernel values with others added up
 _RIDGE = 1e-5  # added to the kernel matrix of the landmarks, whose diagonal is 1
 _MEDIAN_ROWS = 1000  # rows from whose distances a median is taken
 _SCATTER_LANDMARKS = 128  # the leading axes need fewer
@@ -82,6 +83,11 @@ class Landmarks(View):
 
     def metric(self) -> Tensor | None:
         return self._of_landmarks()
+
+    def are_blind(self, means: Tensor, points: int) -> Tensor:
+        # In a kernel so narrow that points have no neighbours, each is like itself only.
+        near = points * means.mean(1)  # a landmark is one of the points, and near to itself
+        return near < 1 + _LEAST_NEIGHBOURS
 
     def _of_landmarks(self) -> Tensor:
         """(widths, L, L) lower factors of the kernel matrices of the landmarks."""
@@ -171,6 +177,9 @@ class Scatter(Landmarks):
 
     def metric(self) -> Tensor | None:
         return None
+
+    def are_blind(self, means: Tensor, points: int) -> Tensor:
+        return torch.zeros(len(means), dtype=torch.bool)  # its kernels are wide
 
     def size(self) -> int:
         widths, _, axes = self.directions.shape
