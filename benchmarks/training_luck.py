@@ -1,17 +1,15 @@
 """How much the power of a trained deep kernel depends on luck: many trainings of one setting.
 
-    python benchmarks/training_luck.py run [SETTING ...] [--rates mended same] [--trainings K]
-    python benchmarks/training_luck.py starts          train again, from other starts, where it failed
-    python benchmarks/training_luck.py table [--write] --write puts both tables into docs/performance.md
+    python benchmarks/training_luck.py run [SETTING ...] [--ways mended ...] [--trainings K]
+    python benchmarks/training_luck.py table [--write] --write puts the table into docs/performance.md
 
-A training draws a fresh training set (the seed of the k-th is the same for both rates), fits
+A training draws a fresh training set (the seed of the k-th is the same for all ways to train), fits
 `mmd_d()` once and tests 20 fresh pairs of samples of the same size, with 199 permutations. "mended"
-is `mmd_d()` as it comes. "same" switches off `ResidualMLP.rate_factors` and `ResidualMLP.lead`:
-every network and every width learns at the same rates, and all widths start alike. A training fails if its power is
-more than 0.3 below the median of its setting. `starts` takes the training sets of those that failed,
-and trains three more times on each, with other weights and other batches; the tests stay the same.
-Every finished training is a line in
-results/training_luck.jsonl, so a run can be stopped and continued. One thread: OMP_NUM_THREADS=1.
+is `mmd_d()` as it comes. "no lead" switches off `ResidualMLP.lead`: all widths start alike. "plain"
+switches off `ResidualMLP.rate_factors`, too: every network and every width learns at the same
+rates. A training fails if its power is more than 0.3 below the median of its setting. Every finished
+training is a line in results/training_luck.jsonl, so a run can be stopped and continued. One thread:
+OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from twosample.bench import datasets
 STORE = Path(__file__).parent / "results" / "training_luck.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 TESTS = 20
-STARTS = 3  # besides the first
 
 # Points of each sample, to train and again to test, and columns.
 SETTINGS = {
@@ -46,17 +43,21 @@ SETTINGS = {
 }
 
 
-class SameRates(ResidualMLP):
-    """A `ResidualMLP` that learns at the rates of `Learning`, and in which no column leads."""
+class NoLead(ResidualMLP):
+    """A `ResidualMLP` whose widths all start alike."""
+
+    def lead(self, columns, inputs):
+        pass
+
+
+class Plain(NoLead):
+    """One that learns at the rates of `Learning`, too, whatever its size."""
 
     def rate_factors(self):
         return {}
 
-    def lead(self, columns):
-        pass
 
-
-FEATURIZERS = {"mended": ResidualMLP, "same": SameRates}
+FEATURIZERS = {"mended": ResidualMLP, "no lead": NoLead, "plain": Plain}
 
 
 def draw(name, rng):
@@ -77,21 +78,19 @@ def odd_signs(n, columns, rng):
     return points
 
 
-def train(name, rates, number, start=0):
+def train(name, way, number):
     seed = [number, *name.encode()]
-    own_seed = [*seed, start] if start else seed  # of the training; rows depend on the other
     rng = np.random.default_rng(seed)
     X, Y = draw(name, rng)
-    test = twosample.mmd_d(FEATURIZERS[rates](), permutations=199)
+    test = twosample.mmd_d(FEATURIZERS[way](), permutations=199)
     began = time.process_time()
-    fitted = test.fit(X, Y, rng=np.random.SeedSequence(own_seed), progress=False)
+    fitted = test.fit(X, Y, rng=np.random.SeedSequence(seed), progress=False)
     seconds = time.process_time() - began
     rejections = sum(fitted.test(*draw(name, rng), rng=k).reject() for k in range(TESTS))
     return {
         "setting": name,
-        "rates": rates,
+        "way": way,
         "training": number,
-        "start": start,
         "tests": TESTS,
         "rejections": rejections,
         "fit_cpu_seconds": round(seconds, 2),
@@ -113,17 +112,13 @@ def keep(record):
     print(line, flush=True)
 
 
-def first_starts(records):
-    return [r for r in records if r.get("start", 0) == 0]
-
-
-def run(names, rates, trainings):
-    done = {(r["setting"], r["rates"], r["training"]) for r in first_starts(stored())}
+def run(names, ways, trainings):
+    done = {(r["setting"], r["way"], r["training"]) for r in stored()}
     for name in names:
         for number in range(trainings):
-            for rate in rates:
-                if (name, rate, number) not in done:
-                    keep(train(name, rate, number))
+            for way in ways:
+                if (name, way, number) not in done:
+                    keep(train(name, way, number))
 
 
 def has_failed(records):
@@ -133,45 +128,15 @@ def has_failed(records):
     return [r for r in records if r["rejections"] < limit]
 
 
-def run_starts(names):
-    done = {(r["setting"], r["training"], r.get("start", 0)) for r in stored()}
-    for name in names:
-        for record in has_failed(mended(stored(), name)):
-            for start in range(1, STARTS + 1):
-                if (name, record["training"], start) not in done:
-                    keep(train(name, "mended", record["training"], start))
-
-
-def mended(records, name):
-    return [r for r in first_starts(records) if r["setting"] == name and r["rates"] == "mended"]
-
-
-def table_of_starts(records):
-    """A line for each training that failed: its power, and that of other starts on its rows."""
-    lines = ["| setting | training set | power | from other starts |", "|---|---|---|---|"]
-    for name in SETTINGS:
-        for failed in has_failed(mended(records, name)):
-            number = failed["training"]
-            again = [
-                f"{r['rejections'] / r['tests']:.2f}"
-                for r in records
-                if r["setting"] == name and r["training"] == number and r.get("start", 0)
-            ]
-            power = failed["rejections"] / failed["tests"]
-            lines.append(f"| {name} | {number} | {power:.2f} | {', '.join(again)} |")
-    return "\n".join(lines)
-
-
 def table(records):
-    records = first_starts(records)
     lines = [
-        "| setting | rates | trainings x tests | median power | worst | mean | failed | "
+        "| setting | training | trainings x tests | median power | worst | mean | failed | "
         "at most (95 %) | CPU s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in SETTINGS:
-        for rates in ("same", "mended"):
-            own = [r for r in records if r["setting"] == name and r["rates"] == rates]
+        for way in ("plain", "no lead", "mended"):
+            own = [r for r in records if r["setting"] == name and r["way"] == way]
             if not own:
                 continue
             powers = np.array([r["rejections"] / r["tests"] for r in own])
@@ -179,7 +144,7 @@ def table(records):
             failed = len(has_failed(own))
             cells = [
                 name,
-                rates,
+                way,
                 f"{len(own)} x {own[0]['tests']}",
                 f"{median:.2f}",
                 f"{powers.min():.2f}",
@@ -209,20 +174,15 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run")
     runner.add_argument("settings", nargs="*", default=list(SETTINGS))
-    runner.add_argument("--rates", nargs="+", default=["mended", "same"], choices=FEATURIZERS)
+    runner.add_argument("--ways", nargs="+", default=list(FEATURIZERS), choices=FEATURIZERS)
     runner.add_argument("--trainings", type=int, default=24)
-    again = commands.add_parser("starts")
-    again.add_argument("settings", nargs="*", default=list(SETTINGS))
     commands.add_parser("table").add_argument("--write", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "run":
-        run(options.settings, options.rates, options.trainings)
-    elif options.command == "starts":
-        run_starts(options.settings)
+        run(options.settings, options.ways, options.trainings)
     else:
-        tables = {"training luck": table(stored()), "other starts": table_of_starts(stored())}
-        for name, text in tables.items():
-            print(text, end="\n\n")
-            if options.write:
-                write_between(PAGE, name, text)
+        text = table(stored())
+        print(text)
+        if options.write:
+            write_between(PAGE, "training luck", text)

@@ -29,7 +29,6 @@ def test_page_has_the_tables_that_the_scripts_print():
     assert time_to_power.table(time_to_power.stored()) in PAGE
     records = training_luck.stored()
     assert training_luck.table(records) in PAGE
-    assert training_luck.table_of_starts(records) in PAGE
     assert linear.table(_measure.read(linear.STORE)) in PAGE
     assert peers.table(_measure.read(peers.STORE)) in PAGE
     for picture in ("time", "memory"):

@@ -150,21 +150,23 @@ class ResidualMLP(nn.Module):
         # Empty until the number of columns is known.
         self.log_widths = nn.Parameter(torch.empty(0))
         self.out = nn.Parameter(torch.empty(0))
-        self._leading: list[int] = []
         if inputs is not None:
             self._build(inputs)
 
     def _build(self, inputs: int) -> None:
         like: Tensor = next(self.mlp.parameters())  # (width, inputs)
-        log_widths = torch.zeros(inputs)
-        log_widths[self._leading] = _LEAD
-        log_widths -= log_widths.mean()  # all columns in the lead are none
-        self.log_widths = nn.Parameter(log_widths.to(like))
+        if len(self.log_widths) != inputs:  # no column leads
+            self.log_widths = nn.Parameter(torch.zeros(inputs))
+        self.log_widths = nn.Parameter(self.log_widths.detach().to(like))
         self.out = nn.Parameter(torch.zeros(len(like), inputs).to(like))
 
-    def lead(self, columns: list[int]) -> None:
-        """Let these columns start with a larger width than the others."""
-        self._leading = columns
+    def lead(self, columns: list[int], inputs: int) -> None:
+        """Let some of so many columns start with larger widths, unless weights were loaded."""
+        if self.mlp.fresh:
+            log_widths = torch.zeros(inputs)
+            log_widths[columns] = _LEAD
+            log_widths -= log_widths.mean()  # if all columns led, none would
+            self.log_widths = nn.Parameter(log_widths)
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Size the network for the points and draw its weights, unless they were loaded."""
@@ -408,20 +410,23 @@ class AutoFeaturizer(nn.Module):
         super().__init__()
         self.residual = residual
         self.network: nn.Module | None = None
-        self._leading: list[int] = []
 
-    def lead(self, columns: list[int]) -> None:
-        """Let these columns lead, as in `ResidualMLP`."""
-        self._leading = columns
+    def lead(self, columns: list[int], inputs: int) -> None:
+        """Choose a `ResidualMLP` before it sees the points, and let columns lead in it."""
+        if self.residual:
+            network = ResidualMLP()
+            network.lead(columns, inputs)
+            self.network = network
 
     def start(self, points: Tensor, generator: torch.Generator) -> None:
         """Choose the network and start it."""
         network: ConvNet | ResidualMLP | MLP
         if points.ndim == 4:
             network = ConvNet(ranks=True)
+        elif isinstance(self.network, ResidualMLP) and self.network.mlp.fresh:
+            network = self.network  # in which columns lead
         elif self.residual:
             network = ResidualMLP()
-            network.lead(self._leading)
         else:
             network = MLP(gain=8)
         network.start(points, generator)

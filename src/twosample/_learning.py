@@ -336,13 +336,16 @@ def start(
 
 
 def _let_columns_lead(representation: nn.Module, samples: Samples) -> None:
-    """Tell the parts that ask for it, by a method `lead`, in which columns the samples differ."""
+    """Tell the parts that ask, by a method `lead`, in which columns the samples plainly differ."""
     hooks = [getattr(part, "lead", None) for part in representation.modules()]
     asking = [lead for lead in hooks if callable(lead)]
-    if asking:
-        columns = leading_columns(samples)
+    if not asking:
+        return
+    columns = leading_columns(samples)
+    if columns:
+        (inputs,) = samples.schema.shape
         for lead in asking:
-            lead(columns)
+            lead(columns, inputs)
 
 
 class _Run:
