@@ -683,6 +683,16 @@ class HasTheWrongMetric(Cosines):
         return torch.eye(3, dtype=torch.float64)
 
 
+class IsBlindToAll(Cosines):
+    def are_blind(self, means, points):
+        return torch.tensor(True)
+
+
+class IsHalfBlind(Cosines):
+    def are_blind(self, means, points):
+        return 0.5 * torch.ones(len(means))
+
+
 class WeighsNothing(Cosines):
     weight = 0.0
 
@@ -731,6 +741,8 @@ VIEW_FAULTS = {
     HasUpperFactors: "`metric`",
     MeasuresNothing: "`metric`",
     HasTheWrongMetric: "`metric`",
+    IsBlindToAll: "`are_blind`",
+    IsHalfBlind: "`are_blind`",
     WeighsNothing: "`weight`",
     DividesByNothing: "`regularisation`",
     HasNoName: "can be printed",

@@ -967,6 +967,16 @@ def _measures_by_triangular_factors(seen: _View) -> None:
     _require(smallest > 0, f"{smallest:.6g} is on the diagonal.")
 
 
+def _says_which_views_are_blind(seen: _View) -> None:
+    """`are_blind` has one boolean a view."""
+    features = seen.value()
+    points, views, _ = features.shape
+    blind = seen.stack.are_blind(features.mean(0), points)
+    _require(blind.dtype == torch.bool, f"it has the type {blind.dtype}.")
+    shape = tuple(blind.shape)
+    _require(shape == (views,), f"it has the shape {shape}, not {(views,)}.")
+
+
 def _has_a_share_of_the_level(seen: _View) -> None:
     """Its `weight` and every number of its `regularisation` are above 0."""
     weight = seen.stack.weight
@@ -1605,6 +1615,7 @@ _CONTRACTS: Mapping[Kind, Clauses] = MappingProxyType(
             _sees_a_point_by_itself,
             _names_the_columns_of_its_views,
             _measures_by_triangular_factors,
+            _says_which_views_are_blind,
             _has_a_share_of_the_level,
             _prints_its_name,
             _copies_well,
