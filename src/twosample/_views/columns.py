@@ -16,8 +16,8 @@ from .scores import bumps, ranks
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
-_KINDS = {"columns": "values", "levels": "shapes", "indicators": "indicators"}
-_WEIGHTS = {"columns": 0.25, "levels": 0.12, "indicators": 0.3}
+_KINDS = {"columns": "values", "levels": "levels", "indicators": "indicators"}
+_WEIGHTS = {"columns": 0.25, "levels": 0.25, "indicators": 0.3}
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
@@ -81,7 +81,7 @@ class Values(View):
     def __init__(self, of: Literal["columns", "levels", "indicators"] = "columns") -> None:
         super().__init__()
         self.of = of
-        # Levels are many, and would take from the share of the columns.
+        # Levels are many, and would take from the share of the columns. So they have their own.
         self.kind = _KINDS[of]
         self.weight = _WEIGHTS[of]
         self.register_buffer("atoms", no_places(0))

@@ -66,9 +66,12 @@ MEMORIES = (1.0, 0.8, 0.0)
 A difference that was always there is found with all of the past. One that began today drowns in it.
 """
 
-_SHARES = {"landmarks": 0.42, "values": 0.45, "products": 0.14}
+_SHARES = {"landmarks": 0.42, "values": 0.45, "shapes": 0.12, "products": 0.14}
 """Kinds of views that have another share here than in a test: single columns change most often, and
 kernels and products have many bets to pay for."""
+
+_KINDS = {"levels": "shapes"}
+"""Kinds that count as another here: levels have the bets on counts besides."""
 
 _FEW = 8  # axes
 _LAMBDA = 0.05  # for views of several features: averaging over more of them costs more
@@ -226,8 +229,9 @@ def scores(
             rows = _rows_of_means(prepared, known, now)
         if rows.columns:
             found.append(rows)
-            kinds += [stack.kind] * len(rows.columns)
-            shares[stack.kind] = _SHARES.get(stack.kind, stack.weight)
+            kind = _KINDS.get(stack.kind, stack.kind)
+            kinds += [kind] * len(rows.columns)
+            shares[kind] = _SHARES.get(kind, stack.weight)
     if not found:  # all rows are equal, so all labellings are
         even = torch.zeros(len(MEMORIES), len(labellings), dtype=torch.float64)
         return Scores(even, [], torch.zeros(len(MEMORIES), 0, dtype=torch.float64))
