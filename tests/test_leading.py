@@ -73,7 +73,7 @@ def test_no_column_leads_more_often_by_chance_than_promised():
         x = normal(80, 4, 2 * number)
         y = normal(60, 4, 2 * number + 1)
         leads += bool(leading_columns(as_samples(x, y)))
-    assert leads <= binom.isf(1e-6, draws, 0.05)
+    assert leads <= binom.isf(1e-6, draws, 0.001)
 
 
 def test_images_and_single_columns_have_no_leader_that_counts():

@@ -18,7 +18,7 @@ from .spectral import Spectral
 
 _MOST_ROWS = 5000  # of each sample; more would say the same
 _ORDERS = (1, 2, 3)  # columns alone, in pairs, in threes
-_CHANCE = 0.05  # columns lead if chance lets any differ as much no more often than this
+_CHANCE = 0.001  # a column that leads by chance hides the others
 _PLAINLY = 3.0  # by which the -log p of more columns must exceed that of fewer
 
 
@@ -28,7 +28,7 @@ def leading_columns(samples: Samples) -> list[int]:
     Each column, each pair and each product of three has its best witness, and a p-value by the law
     that theory predicts for it, as in `Spectral`. The p-values are corrected for the number of
     views with as many columns, and for the three such numbers. More columns lead in place of fewer
-    only if their p-value is 20 times smaller. Where none is at most 0.05, no column leads. Columns
+    only if their p-value is 20 times smaller. Where none is at most 0.001, no column leads. Columns
     of images are pixels, and none of these leads.
 
     Labels decide here: give points to train on, never those to be tested.
