@@ -316,9 +316,11 @@ _NULLS = "Both samples come from the same distribution, so that 5 % are to be re
 
 _SHARED = "one distance is all that such a shift takes; here it has a share of the level"
 _COLUMNS = "tests of single columns share the level among these only, not with pairs and kernels"
+_KERNELS = "one kernel is all that this takes; here many kernels and views share the level"
 _FAR_AWAY = "a few values far away are most of a distance; here they are one kind of view of many"
 
 REASONS = {
+    "blob-10": _KERNELS,
     "mean-all-10": _SHARED,
     "mean-1-of-5": _SHARED,
     "rounded": _SHARED,
