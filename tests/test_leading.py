@@ -116,3 +116,11 @@ def test_widths_that_were_loaded_stay():
     again = ResidualMLP(5, generator=seeded())
     again.load_state_dict(trained.state_dict())
     assert started(samples, again).log_widths.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_network_that_was_trained_before_stays():
+    samples = as_samples(*pair(100))
+    trained = started(samples, AutoFeaturizer())
+    network = trained.network
+    trained.lead([1, 4], 5)
+    assert trained.network is network

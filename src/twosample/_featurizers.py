@@ -412,8 +412,11 @@ class AutoFeaturizer(nn.Module):
         self.network: nn.Module | None = None
 
     def lead(self, columns: list[int], inputs: int) -> None:
-        """Choose a `ResidualMLP` before it sees the points, and let columns lead in it."""
-        if self.residual:
+        """Choose a `ResidualMLP` before it sees the points, and let columns lead in it.
+
+        A network that was chosen before stays.
+        """
+        if self.residual and self.network is None:
             network = ResidualMLP()
             network.lead(columns, inputs)
             self.network = network
