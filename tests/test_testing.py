@@ -212,6 +212,12 @@ def table(seed: int) -> pd.DataFrame:
     )
 
 
+def clusters(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    centres = rng.integers(0, 2, (40, 2))
+    return 10.0 * centres + rng.normal(size=(40, 2))
+
+
 TABLES = (table(1), table(2))
 PICTURES = (IMAGES[:5].numpy(), IMAGES[5:].numpy())
 VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
@@ -223,6 +229,11 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "scores together": (lambda: views.Together("scores"), TABLES),
     "ranks together": (lambda: views.Together("ranks"), TABLES),
     "squares together": (lambda: views.Together("squares"), TABLES),
+    "Clusters": (lambda: views.Clusters(most=5), (clusters(1), clusters(2))),
+    "scores overall": (lambda: views.Overall("scores"), TABLES),
+    "squares overall": (lambda: views.Overall("squares"), TABLES),
+    "Values of places": (lambda: views.Values("places"), TABLES),
+    "Values of spreads": (lambda: views.Values("spreads"), TABLES),
     "Values of columns": (lambda: views.Values("columns"), TABLES),
     "Values of levels": (lambda: views.Values("levels"), TABLES),
     "Values of indicators": (lambda: views.Values("indicators"), TABLES),

@@ -23,6 +23,7 @@ from twosample._views import (
     Levels,
     Marks,
     NormalScores,
+    Overall,
     Patches,
     Pixels,
     Products,
@@ -137,10 +138,19 @@ def test_products_and_squares_are_those_of_the_scores():
     points = torch.randn(7, 4, generator=seeded(), dtype=torch.float64)
     seen = views.see(points)
     by_class = {(type(stack).__name__, getattr(stack, "order", 0)): stack for stack in views}
-    by_class["Values", 0] = next(stack for stack in views if isinstance(stack, Values))
+    values = {
+        stack.of: stack.features(seen)[:, :, 0] for stack in views if isinstance(stack, Values)
+    }
     uniform = torch.special.ndtr(seen.scores) - 0.5
-    values = by_class["Values", 0].features(seen)[:, :, 0]
-    assert torch.equal(values, torch.cat([seen.scores, uniform, seen.scores.square()], 1))
+    squares = seen.scores.square()
+    assert torch.equal(values["places"], torch.cat([seen.scores, uniform, points], 1))
+    assert torch.equal(values["spreads"], squares)
+    overall = {stack.of: stack.features(seen) for stack in views if isinstance(stack, Overall)}
+    for row in range(7):
+        mean = sum(seen.scores[row].tolist()) / 4
+        mean_square = sum(score**2 for score in seen.scores[row].tolist()) / 4
+        assert overall["scores"][row].item() == pytest.approx(mean)
+        assert overall["squares"][row].item() == pytest.approx(mean_square)
     pairs = by_class["Products", 2].features(seen)[:, :, 0]
     triples = by_class["Products", 3].features(seen)[:, :, 0]
     for place, (a, b) in enumerate(itertools.combinations(range(4), 2)):
@@ -500,14 +510,17 @@ def test_views_that_have_seen_no_table_say_so():
 
 def test_values_belong_to_their_columns():
     views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
-    of_columns, of_levels = [stack for stack in views if isinstance(stack, Values)]
+    by_what = {stack.of: stack for stack in views if isinstance(stack, Values)}
+    of_columns = by_what["places"]
+    of_levels = by_what["levels"]
 
     def names(stack):
         return [views.schema.columns[column].name for (column,) in stack.columns()]
 
     single = [atom.column for atom in views.layout.atoms if not atom.is_level]
     assert names(of_columns)[: len(single)] == [views.schema.columns[c].name for c in single]
-    assert set(names(of_columns)[len(single) :]) == {"size", "count"}  # what has a square
+    assert set(names(of_columns)[len(single) :]) == {"size", "count"}  # what has a rank
+    assert sorted(names(by_what["spreads"])) == ["count", "size"]
     levels = [atom.column for atom in views.layout.atoms if atom.is_level]
     assert names(of_levels) == [views.schema.columns[column].name for column in levels]
 

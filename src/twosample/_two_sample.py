@@ -55,6 +55,7 @@ from ._statistics import MMD, Statistic
 from ._threads import threads_for
 from .errors import InputError, InputWarning
 
+_LEAST_COLUMNS = 3  # of a table in which there may be more than a test without training sees
 _LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
 _TESTING = {"": 1.0}  # a test by itself is one stage, which needs no name
 
@@ -133,8 +134,9 @@ class TwoSampleTest:
                 result = hardly._run(pair, generators, device, resources, seen)
                 return _without_difference(result, seen, by_default=self.then is not None)
             result = self._run(pair, generators, device, resources, seen)
-            if self.then is not None and self.then.suits(result.sizes_of_all, result.units):
-                result = self.then.follow(result, pair, generators, device, resources, seen)
+            then = None if result.fitted is None else result.fitted.follow_up
+            if then is not None and then.suits(result.sizes_of_all, result.units):
+                result = then.follow(result, pair, generators, device, resources, seen)
             return replace(result, checks=seen.findings)
 
     def _run(
@@ -310,7 +312,8 @@ class FollowUp:
     share
         Its share of the level, between 0 and 1.
     least
-        Samples of fewer rows are not worth it: the first test has the whole level then.
+        Samples of fewer rows are not worth it: the first test has the whole level then. So it has
+        in tables of one or two columns.
     """
 
     test: TwoSampleTest
@@ -392,6 +395,12 @@ class FittedTest:
     training: TrainingLog | None = field(repr=False)
     dropped: tuple[int, int] = (0, 0)
     fingerprint: Fingerprint | None = field(repr=False, default=None)
+
+    @property
+    def follow_up(self) -> FollowUp | None:
+        """The test that may follow where this one does not decide, if there is one."""
+        is_narrow = self.schema.kind != "image" and len(self.schema.columns) < _LEAST_COLUMNS
+        return None if is_narrow else self.spec.then
 
     @takes_rng
     def test(

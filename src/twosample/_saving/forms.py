@@ -64,6 +64,7 @@ from .._statistics import (
 from .._two_sample import FittedTest, TwoSampleTest
 from .._views import (
     Cells,
+    Clusters,
     Dependence,
     Family,
     Features,
@@ -71,6 +72,7 @@ from .._views import (
     Levels,
     Marks,
     NormalScores,
+    Overall,
     Patches,
     Pixels,
     Products,
@@ -194,12 +196,26 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "projection": MatrixBuffer,
         },
         Values: {
-            "of": Literal["columns", "levels", "indicators"],
+            "of": Literal["places", "spreads", "columns", "levels", "indicators"],
             "kind": str,
             "weight": Positive,
             "atoms": Places,
             "numbers": Places,
+            "heavy": Places,
             "owners": Places,
+        },
+        Overall: {
+            "of": Literal["scores", "squares"],
+            "kind": str,
+            "weight": Positive,
+            "numbers": Places,
+        },
+        Clusters: {
+            "most": int,
+            "numbers": Places,
+            "centres": MatrixBuffer,
+            "spreads": MatrixBuffer,
+            "factors": PlacesMatrix,
         },
         Shapes: {"bumps": int, "width": Positive, "numbers": Places, "owners": Places},
         Levels: {"places": PlacesMatrix, "owners": Places},

@@ -217,18 +217,21 @@ class Spectral(Statistic):
         stacks = []
         of_row = []
         numbers: dict[str, int] = {}  # of the kinds, in the order in which they come
-        shares = {}
+        shares: dict[str, float] = {}
         for number, stack in enumerate(representation):
             sums = of_stacks.pop(0)  # so that its memory is free when it is used
-            shares[stack.kind] = stack.weight
+            name, weight = representation.kind_of(stack)
+            shares[name] = weight
             if not sums.totals.numel():  # no column is of the kind that it looks at
                 continue
             means = sums.totals.sum(0) / count
             blind = stack.are_blind(means, count)
             prepared = along_axes(stack, number, sums, bins, self.regularisation, blind)
             stacks.append(prepared)
-            kind = numbers.setdefault(stack.kind, len(numbers))
+            kind = numbers.setdefault(name, len(numbers))
             of_row.append(torch.full((prepared.rows,), kind))
+        if not stacks:
+            raise InputError(f"{representation!r} sees nothing in these points. Use Views().")
         of_kinds = [shares[kind] for kind in numbers]
         return PreparedSpectral(
             bins=bins,
@@ -520,10 +523,10 @@ def _usual_view(views: Views, prepared: PreparedSpectral) -> tuple[int, int] | N
 
 def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], str] | None:
     """The stack, some of its rows, and what their views look at: numbers, levels or images."""
-    for wanted in ("columns", "levels"):
+    for wanted, choices in (("columns", ("places", "columns")), ("levels", ("levels",))):
         for number, chosen in enumerate(prepared.stacks):
             stack = views.stacks[chosen.stack]
-            if not isinstance(stack, Values) or stack.of != wanted:
+            if not isinstance(stack, Values) or stack.of not in choices:
                 continue
             # The first views are the values themselves; numbers have more than two.
             numbers = set(stack.numbers.tolist())

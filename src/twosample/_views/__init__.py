@@ -4,7 +4,7 @@ A view is a map from points to a few features. It is fitted on the pooled points
 no shuffle changes it. Views of one kind come as a stack, which computes all of them at once: one
 view for each column, for each pair of columns, or for each width of a kernel.
 
-joint     all columns together: landmarks of kernels, and the columns as they are
+joint     all columns together: landmarks of kernels, clusters, and the columns as they are
 column    each column alone: its values, its shape, its levels
 pair      each two columns: how they go together
 triple    each three columns: products only
@@ -19,8 +19,10 @@ from .base import Layout as Layout
 from .base import Pooled as Pooled
 from .base import Seen as Seen
 from .base import View as View
+from .clusters import Clusters as Clusters
 from .columns import Levels as Levels
 from .columns import Marks as Marks
+from .columns import Overall as Overall
 from .columns import Shapes as Shapes
 from .columns import Together as Together
 from .columns import Values as Values
@@ -39,4 +41,5 @@ from .scores import NormalScores as NormalScores
 from .scores import bumps as bumps
 from .scores import correlations as correlations
 from .scores import ranks as ranks
+from .scores import waves as waves
 from .views import Views as Views

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .._data.embedding import row_keys
 from .base import View
-from .columns import Levels, Marks, Shapes, Together, Values
+from .clusters import Clusters
+from .columns import Levels, Marks, Overall, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
 from .images import Patches, Pixels, Textures
 from .landmarks import Landmarks, Scatter
@@ -18,26 +19,69 @@ _FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly di
 _ODD = 0x9E3779B97F4A7C15 - 2**64  # of the golden ratio: multiples of it look random
 
 
+class Kind(NamedTuple):
+    """A kind of views, and its share of the level, relative to those of others."""
+
+    name: str
+    weight: float
+
+
+_KERNELS = Kind(Landmarks.kind, 0.68)
+_OF_ONE_COLUMN = Kind("values", 0.45)
+_IN_FEW_COLUMNS = {
+    1: {
+        "landmarks": _KERNELS,
+        "shapes": _KERNELS,
+        "values": _OF_ONE_COLUMN,
+        "spreads": _OF_ONE_COLUMN,
+    },
+    2: {"landmarks": _KERNELS, "products": _KERNELS, "cells": _KERNELS},
+}
+"""Kinds that are others in tables of so many columns."""
+
+
 def for_tables(columns: int) -> list[View]:
     """The usual views of a table of so many columns."""
     views: list[View] = [
         Landmarks("gaussian"),
-        Landmarks("laplace"),
-        Scatter(),
-        Together("scores"),
-        Together("ranks"),
-        Together("squares"),
-        Values("columns"),
+        Values("places"),
+        Values("spreads"),
         Values("levels"),
-        Shapes(),
         Levels(),
         Marks(),
     ]
     if columns > 1:
-        views += [Dependence(), Waves(), Products(2), Cells()]
+        views += [
+            Landmarks("laplace"),
+            Scatter(),
+            Clusters(),
+            Overall("scores"),
+            Overall("squares"),
+            Shapes(),
+            Waves(),
+            Products(2),
+            Cells(),
+        ]
     if columns > 2:
-        views += [Products(3)]
+        views += [
+            Together("scores"),
+            Together("ranks"),
+            Together("squares"),
+            Dependence(),
+            Products(3),
+        ]
     return views
+
+
+def kind_of(stack: View, columns: int) -> Kind:
+    """The kind of a stack of views of a table of so many columns; 0 for images.
+
+    Kernels of all columns see whatever there is in one column, or in one pair. So the views of that
+    column or that pair are of their kind, which has a larger share of the level.
+    """
+    own = Kind(stack.kind, stack.weight)
+    in_few_columns = _IN_FEW_COLUMNS.get(columns, {})
+    return in_few_columns.get(stack.kind, own)
 
 
 def for_images() -> list[View]:

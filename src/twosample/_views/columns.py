@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,13 +11,14 @@ from torch import Tensor
 from .._checks import check_whole
 from .base import FEW, ColumnSets, Layout, Pooled, Seen, View
 from .places import as_places, columns_at, most_frequent, no_places
-from .scores import bumps, ranks
+from .scores import bumps, ranks, tail_weights, waves
+
+Of: TypeAlias = Literal["places", "spreads", "columns", "levels", "indicators"]
 
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
-_KINDS = {"columns": "values", "levels": "levels", "indicators": "indicators"}
-_WEIGHTS = {"columns": 0.25, "levels": 0.25, "indicators": 0.3}
+_HEAVY = 5.0  # tail weight: a normal law has 2.6, Laplace's 3.3, Cauchy's some 8
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
@@ -62,30 +63,56 @@ class Together(View):
         return [()]
 
 
+class _Choice(NamedTuple):
+    """What `Values` looks at, and as which kind."""
+
+    kind: str
+    weight: float
+
+
+_CHOICES: dict[Of, _Choice] = {
+    "places": _Choice("values", 0.6),
+    "spreads": _Choice("spreads", 0.14),
+    "columns": _Choice("values", 0.6),
+    # Levels are many, and would take from the share of the columns. So they have their own.
+    "levels": _Choice("levels", 0.38),
+    "indicators": _Choice("indicators", 0.3),
+}
+
+
 class Values(View):
     """One feature a view: the score of a column, its rank, its square, an indicator of a level.
 
     Parameters
     ----------
     of
-        "columns" that are numbers, booleans, or say where values are missing; "levels" of
-        categories; or "indicators", all encoded columns that are 0 or 1, as they are.
+        What is looked at:
+
+        - "places": where columns lie that are numbers, booleans, or say where values are missing.
+          All have their scores. Numbers have their ranks, too, or waves of them where tails are
+          heavy, and their values as they are;
+        - "spreads" of numbers: the squares of their scores;
+        - "columns": scores, ranks and squares;
+        - "levels" of categories;
+        - "indicators": all encoded columns that are 0 or 1, as they are.
     """
 
     family = "column"
     regularisation = (math.inf,)
-    atoms: Tensor  # encoded columns that are seen as they are
-    numbers: Tensor  # encoded columns of more than two values, which have a square
+    atoms: Tensor  # encoded columns whose scores are seen
+    numbers: Tensor  # encoded columns of more than two values, of which more is seen
+    heavy: Tensor  # those of `numbers` whose tails are heavy
     owners: Tensor  # the column that each view looks at
 
-    def __init__(self, of: Literal["columns", "levels", "indicators"] = "columns") -> None:
+    def __init__(self, of: Of = "columns") -> None:
         super().__init__()
         self.of = of
-        # Levels are many, and would take from the share of the columns. So they have their own.
-        self.kind = _KINDS[of]
-        self.weight = _WEIGHTS[of]
+        choice = _CHOICES[of]
+        self.kind = choice.kind
+        self.weight = choice.weight
         self.register_buffer("atoms", no_places(0))
         self.register_buffer("numbers", no_places(0))
+        self.register_buffer("heavy", no_places(0))
         self.register_buffer("owners", no_places(0))
 
     def extra_repr(self) -> str:
@@ -96,6 +123,7 @@ class Values(View):
         return self.of == "indicators"
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
+        atoms: list[int] = []
         numbers = []
         if self.of == "levels":
             atoms = layout.levels()
@@ -103,28 +131,79 @@ class Values(View):
             is_indicator = ((pooled.rows == 0) | (pooled.rows == 1)).all(0)
             atoms = is_indicator.nonzero().flatten().tolist()
         else:
-            atoms = layout.singles()
             numbers = layout.numbers()
+            if self.of != "spreads":
+                atoms = layout.singles()
         self.atoms = as_places(atoms)
         self.numbers = as_places(numbers)
+        if self.of == "places":
+            is_heavy = tail_weights(pooled.rows[:, self.numbers]) > _HEAVY
+            self.heavy = is_heavy.nonzero()[:, 0]
         owner = layout.owners()
         of_atoms = owner[self.atoms]
         of_numbers = owner[self.numbers]
-        self.owners = torch.cat([of_atoms, of_numbers, of_numbers])
+        times = 1 if self.of == "spreads" else 2
+        self.owners = torch.cat([of_atoms, of_numbers.repeat(times)])
 
     def features(self, seen: Seen) -> Tensor:
         if self.are_counts:
             return seen.rows[:, self.atoms, None]
-        values = seen.scores[:, self.atoms]
+        features = [seen.scores[:, self.atoms]]
         numbers = seen.scores[:, self.numbers]
         # Normal scores see the tails and ranks the middle, where values with heavy tails differ.
-        in_ranks = ranks(numbers)
-        squares = numbers.square()
-        features = torch.cat([values, in_ranks, squares], 1)
-        return features[:, :, None]
+        if self.of in ("places", "columns"):
+            in_ranks = ranks(numbers)
+            in_ranks[:, self.heavy] = waves(numbers[:, self.heavy])
+            features.append(in_ranks)
+        if self.of == "places":
+            features.append(seen.rows[:, self.numbers])
+        elif self.of in ("spreads", "columns"):
+            features.append(numbers.square())
+        return torch.cat(features, 1)[:, :, None]
 
     def columns(self) -> ColumnSets:
         return [(owner,) for owner in self.owners.tolist()]
+
+
+class Overall(View):
+    """One feature: the mean score of all numbers of a row, or the mean of their squares.
+
+    Where all columns rise together, or all spread, each by little, this is what tells it best.
+
+    Parameters
+    ----------
+    of
+        "scores" or "squares".
+    """
+
+    family = "joint"
+    regularisation = (math.inf,)
+    numbers: Tensor  # encoded columns
+
+    def __init__(self, of: Literal["scores", "squares"] = "scores") -> None:
+        super().__init__()
+        self.of = of
+        choice = _CHOICES["places" if of == "scores" else "spreads"]
+        self.kind = choice.kind
+        self.weight = choice.weight
+        self.register_buffer("numbers", no_places(0))
+
+    def extra_repr(self) -> str:
+        return repr(self.of)
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        self.numbers = as_places(layout.numbers())
+
+    def features(self, seen: Seen) -> Tensor:
+        numbers = seen.scores[:, self.numbers]
+        if self.of == "squares":
+            numbers = numbers.square()
+        mean = numbers.mean(1, keepdim=True)
+        return mean[:, :, None][:, : len(self.columns())]
+
+    def columns(self) -> ColumnSets:
+        # Of a single number it would be that column once more.
+        return [()] if len(self.numbers) > 1 else []
 
 
 class Shapes(View):
@@ -204,7 +283,7 @@ class Marks(View):
 
     family = "column"
     kind = "marks"
-    weight = 0.09
+    weight = 0.16
     regularisation = (math.inf,)
     numbers: Tensor  # (views,) encoded columns
     values: Tensor  # (views,) the value that each view looks for

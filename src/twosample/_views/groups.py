@@ -49,7 +49,7 @@ class Products(View):
             self.family = "triple"
             self.kind = "products of three"
             # Of three columns a difference is either plain to see or not there.
-            self.weight = 0.03
+            self.weight = 0.04
             usual = _TRIPLES
         self.most = usual if most is None else most
         self.register_buffer("factors", no_places(0, order))
@@ -169,7 +169,7 @@ class Cells(View):
 
     family = "pair"
     kind = "cells"
-    weight = 0.1
+    weight = 0.14
     numbers: Tensor  # (numbers, 2) columns that are numbers, and their encoded columns
     places: Tensor  # (columns, slots) encoded columns that are indicators; -1 for none
     pairs: Tensor  # (views, 2) columns

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 _KNOTS = 512  # of a quantile function: more would not be seen
 _REACH = 2.2  # bumps lie between minus and plus this normal score
 _AT_ONCE = 2**19  # values whose scores are looked up at a time
+_TAIL = 0.05  # of the values, on either side
 _LEAST_SPREAD = 1e-12  # that is divided by: a constant column has none
 
 
@@ -88,6 +91,29 @@ def ranks(scores: Tensor) -> Tensor:
     """Ranks that normal scores stand for, from -1/2 to 1/2."""
     shares: Tensor = torch.special.ndtr(scores)
     return shares - 0.5
+
+
+def waves(scores: Tensor) -> Tensor:
+    """Sines of ranks, once round from the least value to the largest: 0 at both ends.
+
+    Of values with tails as heavy as Cauchy's these tell best where they lie.
+    """
+    return torch.sin(2 * math.pi * ranks(scores))
+
+
+def tail_weights(rows: Tensor) -> Tensor:
+    """(columns,) how heavy tails are [Hogg1974].
+
+    The mean of the highest 5 % of the values less that of the lowest 5 %, in terms of the same
+    difference for the upper and the lower half.
+    """
+    in_order = rows.sort(dim=0).values
+    count = len(rows)
+    few = max(1, round(_TAIL * count))
+    half = max(1, count // 2)
+    between_tails = in_order[-few:].mean(0) - in_order[:few].mean(0)
+    between_halves = in_order[-half:].mean(0) - in_order[:half].mean(0)
+    return between_tails / between_halves.clamp_min(_LEAST_SPREAD)
 
 
 def bumps(scores: Tensor, count: int, width: float) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .._data.schema import Schema
 from ..errors import InputError
 from .base import Layout, Pooled, Seen, View
-from .choosing import by_content, for_images, for_tables
+from .choosing import Kind, by_content, for_images, for_tables, kind_of
 from .scores import NormalScores
 
 _MOST_FEATURES = 2**22  # that a file may ask for
@@ -84,6 +84,13 @@ class Views(nn.Module):
             return Seen(images, no_scores)
         scores = self.scores(rows)
         return Seen(rows, scores)
+
+    def kind_of(self, stack: View) -> Kind:
+        """The kind of one of the stacks, with its share of the level."""
+        columns = 0
+        if self.schema is not None and self.schema.kind != "image":
+            columns = len(self.schema.columns)
+        return kind_of(stack, columns)
 
     def forward(self, points: Tensor) -> Tensor:
         """The points as they are: features are made where they are summed."""

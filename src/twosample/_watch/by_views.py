@@ -17,8 +17,21 @@ from .._statistics import Spectral
 from .._statistics.base import Bins
 from .._statistics.sums import add_up
 from .._two_sample import FittedTest, TwoSampleTest
-from .._views import Landmarks, Together, Values, Views
-from .._views.choosing import for_images, for_tables
+from .._views import (
+    Cells,
+    Dependence,
+    Landmarks,
+    Levels,
+    Marks,
+    Products,
+    Shapes,
+    Together,
+    Values,
+    View,
+    Views,
+    Waves,
+)
+from .._views.choosing import for_images
 from ..errors import IncompatibleParts, InputError
 from .base import GROWTH, Bet, Witness, draw_labellings, recent_from
 from .betting import Portfolio, log_evalues
@@ -133,7 +146,7 @@ class ViewsWitness(Witness):
         if schema.kind == "image":
             usual = for_images()
         else:
-            usual = [*for_tables(len(schema.columns)), Values("indicators")]
+            usual = _for_tables(len(schema.columns))
         # `Scatter` is a kind of landmarks, and goes with them.
         others = [stack for stack in usual if not isinstance(stack, Landmarks)]
         return Views(landmarks, *others)
@@ -225,3 +238,22 @@ def _leading(
     loud = [each for each in by_columns.items() if each[1] >= _LEADING]
     loud.sort(key=lambda each: -each[1])
     return tuple(loud[:10])
+
+
+def _for_tables(columns: int) -> list[View]:
+    """The views that are bet on beside landmarks, fewer than those of a test: all have to pay."""
+    views: list[View] = [
+        Together("scores"),
+        Together("ranks"),
+        Together("squares"),
+        Values("columns"),
+        Values("levels"),
+        Shapes(),
+        Levels(),
+        Marks(),
+    ]
+    if columns > 1:
+        views += [Dependence(), Waves(), Products(2), Cells()]
+    if columns > 2:
+        views += [Products(3)]
+    return [*views, Values("indicators")]
