@@ -16,8 +16,8 @@ from twosample._result import format_pvalue
 from twosample.bench.datasets import blob
 
 
-def equal_samples(rows, seed=0):
-    return np.random.default_rng(seed).normal(size=(2, rows, 2))
+def equal_samples(rows, seed=0, columns=3):
+    return np.random.default_rng(seed).normal(size=(2, rows, columns))
 
 
 def two_steps(share=0.5, least=100):
@@ -52,7 +52,7 @@ def test_a_first_test_that_decides_is_all_there_is():
 
 
 def test_where_it_does_not_decide_both_count_with_their_shares():
-    X, Y = equal_samples(1000)
+    X, Y = equal_samples(1000, seed=1)
     test = twosample.auto(permutations=99, steps=3)
     result = test.run(X, Y, rng=0)
     first = twosample.spectral(permutations=99).run(X, Y, rng=0)
@@ -62,6 +62,15 @@ def test_where_it_does_not_decide_both_count_with_their_shares():
         f"spectral: p = {format_pvalue(first.pvalue)}, counted as p / 0.9; "
         f"mmd-d: p = {format_pvalue(second.pvalue)}, counted as p / 0.1"
     )
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_of_one_or_two_columns_views_see_all_there_is(columns):
+    X, Y = equal_samples(1000, columns=columns)
+    result = twosample.two_sample_test(X, Y, permutations=99, rng=0)
+    assert result.method == "spectral" and result.chosen is None
+    same = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
+    assert result.pvalue == same.pvalue
 
 
 def test_the_second_test_may_find_what_the_first_does_not():
@@ -100,6 +109,7 @@ def test_options_reach_the_test_that_has_a_use_for_them():
         ({"share": 0.0}, "share is 0"),
         ({"share": 1.0}, "share is 1"),
         ({"least": 0}, "least is 0"),
+        ({"least_columns": 0}, "least_columns is 0"),
     ],
 )
 def test_shares_that_cannot_be_say_so(options, message):
@@ -118,8 +128,8 @@ def test_streams_have_the_answer_of_the_same_rows_in_memory():
 
 
 def test_what_is_odd_about_the_rows_is_said_once():
-    X = np.random.default_rng(0).normal(size=(1000, 2))
-    Y = np.random.default_rng(1).normal(size=(1000, 2))
+    X = np.random.default_rng(0).normal(size=(1000, 3))
+    Y = np.random.default_rng(1).normal(size=(1000, 3))
     X[:, 0] = Y[:, 0] = 3.0
     with pytest.warns(twosample.InputWarning, match="constant") as caught:
         result = twosample.two_sample_test(X, Y, twosample.auto(permutations=99, steps=2), rng=0)

@@ -232,7 +232,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Clusters": (lambda: views.Clusters(most=5), (clusters(1), clusters(2))),
     "scores overall": (lambda: views.Overall("scores"), TABLES),
     "squares overall": (lambda: views.Overall("squares"), TABLES),
-    "Values of places": (lambda: views.Values("places"), TABLES),
+    "Positions": (views.Positions, TABLES),
     "Values of spreads": (lambda: views.Values("spreads"), TABLES),
     "Values of columns": (lambda: views.Values("columns"), TABLES),
     "Values of levels": (lambda: views.Values("levels"), TABLES),

@@ -26,6 +26,7 @@ from twosample._views import (
     Overall,
     Patches,
     Pixels,
+    Positions,
     Products,
     Scatter,
     Textures,
@@ -143,7 +144,9 @@ def test_products_and_squares_are_those_of_the_scores():
     }
     uniform = torch.special.ndtr(seen.scores) - 0.5
     squares = seen.scores.square()
-    assert torch.equal(values["places"], torch.cat([seen.scores, uniform, points], 1))
+    (positions,) = [stack for stack in views if isinstance(stack, Positions)]
+    of_columns = torch.cat([seen.scores, uniform, points], 1)
+    assert torch.equal(positions.features(seen)[:, :, 0], of_columns)
     assert torch.equal(values["spreads"], squares)
     overall = {stack.of: stack.features(seen) for stack in views if isinstance(stack, Overall)}
     for row in range(7):
@@ -511,7 +514,7 @@ def test_views_that_have_seen_no_table_say_so():
 def test_values_belong_to_their_columns():
     views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
     by_what = {stack.of: stack for stack in views if isinstance(stack, Values)}
-    of_columns = by_what["places"]
+    (of_columns,) = [stack for stack in views if isinstance(stack, Positions)]
     of_levels = by_what["levels"]
 
     def names(stack):

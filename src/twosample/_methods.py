@@ -59,11 +59,13 @@ def auto(*, permutations: int = 999, **learning: Unpack[LearningOptions]) -> Two
 
     `spectral` has nine tenths of the level. Where it does not reject and samples have 1000 rows or
     more, the kernel of `mmd_d` is trained on one half and tested on the other, with the last tenth:
-    it finds what takes many columns at once. Options are those of `Learning`.
+    it finds what takes many columns at once. Smaller samples, and tables of one or two columns, are
+    for `spectral` alone. Options are those of `Learning`.
     """
     # The kernel of mmd-d in a time that grows with the points: there may be millions.
     trained = replace(mmd_compressed(permutations=permutations, **learning), name="mmd-d")
-    return replace(spectral(permutations=permutations), then=FollowUp(trained))
+    then = FollowUp(trained, least_columns=3)
+    return replace(spectral(permutations=permutations), then=then)
 
 
 def spectral(*views: View | None, permutations: int = 999) -> TwoSampleTest:

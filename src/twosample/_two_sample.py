@@ -55,7 +55,6 @@ from ._statistics import MMD, Statistic
 from ._threads import threads_for
 from .errors import InputError, InputWarning
 
-_LEAST_COLUMNS = 3  # of a table in which there may be more than a test without training sees
 _LEAST_UNITS = 20  # of each sample, for a test that trains on half of them
 _TESTING = {"": 1.0}  # a test by itself is one stage, which needs no name
 
@@ -134,9 +133,8 @@ class TwoSampleTest:
                 result = hardly._run(pair, generators, device, resources, seen)
                 return _without_difference(result, seen, by_default=self.then is not None)
             result = self._run(pair, generators, device, resources, seen)
-            then = None if result.fitted is None else result.fitted.follow_up
-            if then is not None and then.suits(result.sizes_of_all, result.units):
-                result = then.follow(result, pair, generators, device, resources, seen)
+            if self.then is not None and self.then.suits_result(result):
+                result = self.then.follow(result, pair, generators, device, resources, seen)
             return replace(result, checks=seen.findings)
 
     def _run(
@@ -312,17 +310,29 @@ class FollowUp:
     share
         Its share of the level, between 0 and 1.
     least
-        Samples of fewer rows are not worth it: the first test has the whole level then. So it has
-        in tables of one or two columns.
+        Samples of fewer rows are not worth it: the first test has the whole level then.
+    least_columns
+        Nor are tables of fewer columns.
     """
 
     test: TwoSampleTest
     share: float = 0.1
     least: int = 1000
+    least_columns: int = 1
 
     def __post_init__(self) -> None:
         check_share("share", self.share)
         check_whole("least", self.least, 1)
+        check_whole("least_columns", self.least_columns, 1)
+
+    def suits_result(self, first: TwoSampleResult) -> bool:
+        """Whether the samples of a first test are large enough for it, and their tables wide."""
+        return self._is_wide(first.fitted) and self.suits(first.sizes_of_all, first.units)
+
+    def _is_wide(self, fitted: FittedTest | None) -> bool:
+        if fitted is None or fitted.schema.kind == "image":
+            return True
+        return len(fitted.schema.columns) >= self.least_columns
 
     def suits(self, sizes: tuple[int, int], units: tuple[int, int] | None = None) -> bool:
         """Whether samples are large enough for it.
@@ -395,12 +405,6 @@ class FittedTest:
     training: TrainingLog | None = field(repr=False)
     dropped: tuple[int, int] = (0, 0)
     fingerprint: Fingerprint | None = field(repr=False, default=None)
-
-    @property
-    def follow_up(self) -> FollowUp | None:
-        """The test that may follow where this one does not decide, if there is one."""
-        is_narrow = self.schema.kind != "image" and len(self.schema.columns) < _LEAST_COLUMNS
-        return None if is_narrow else self.spec.then
 
     @takes_rng
     def test(

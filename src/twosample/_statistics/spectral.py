@@ -37,7 +37,7 @@ from .._fusing import (
 from .._products import Embedded
 from .._result import Effect
 from .._views import View, Views
-from .._views.columns import Values
+from .._views.columns import Positions, Values
 from ..errors import IncompatibleParts, InputError
 from .base import Bins, Found, SquaredMMD, Statistic
 from .folds import FOLDS, CrossFitted, best_cut, distance, noise_share
@@ -446,7 +446,7 @@ class Spectral(Statistic):
         wanted = sorted((planting.needed(row, threshold, power), row) for row in rows)
         separation, row = wanted[len(wanted) // 2]
         stack = representation.stacks[prepared.stacks[number].stack]
-        place = int(stack.atoms[row]) if isinstance(stack, Values) else None
+        place = int(stack.atoms[row]) if isinstance(stack, Positions | Values) else None
         return Found(separation, what, place)
 
     def squared_mmd(
@@ -523,10 +523,10 @@ def _usual_view(views: Views, prepared: PreparedSpectral) -> tuple[int, int] | N
 
 def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], str] | None:
     """The stack, some of its rows, and what their views look at: numbers, levels or images."""
-    for wanted, choices in (("columns", ("places", "columns")), ("levels", ("levels",))):
+    for wanted in ("columns", "levels"):
         for number, chosen in enumerate(prepared.stacks):
             stack = views.stacks[chosen.stack]
-            if not isinstance(stack, Values) or stack.of not in choices:
+            if not isinstance(stack, Positions | Values) or _values_of(stack) != wanted:
                 continue
             # The first views are the values themselves; numbers have more than two.
             numbers = set(stack.numbers.tolist())
@@ -538,6 +538,10 @@ def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], 
                 return number, rows[::step], wanted
     found = _usual_view(views, prepared)
     return None if found is None else (found[0], [found[1]], "all")
+
+
+def _values_of(stack: Positions | Values) -> str:
+    return "columns" if isinstance(stack, Positions) else stack.of
 
 
 class _Planting:

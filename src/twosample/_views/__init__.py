@@ -23,6 +23,7 @@ from .clusters import Clusters as Clusters
 from .columns import Levels as Levels
 from .columns import Marks as Marks
 from .columns import Overall as Overall
+from .columns import Positions as Positions
 from .columns import Shapes as Shapes
 from .columns import Together as Together
 from .columns import Values as Values

@@ -10,7 +10,7 @@ from torch import Tensor
 from .._data.embedding import row_keys
 from .base import View
 from .clusters import Clusters
-from .columns import Levels, Marks, Overall, Shapes, Together, Values
+from .columns import Levels, Marks, Overall, Positions, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
 from .images import Patches, Pixels, Textures
 from .landmarks import Landmarks, Scatter
@@ -44,7 +44,7 @@ def for_tables(columns: int) -> list[View]:
     """The usual views of a table of so many columns."""
     views: list[View] = [
         Landmarks("gaussian"),
-        Values("places"),
+        Positions(),
         Values("spreads"),
         Values("levels"),
         Levels(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,11 +13,18 @@ from .base import FEW, ColumnSets, Layout, Pooled, Seen, View
 from .places import as_places, columns_at, most_frequent, no_places
 from .scores import bumps, ranks, tail_weights, waves
 
-Of: TypeAlias = Literal["places", "spreads", "columns", "levels", "indicators"]
+Of: TypeAlias = Literal["columns", "spreads", "levels", "indicators"]
 
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
+_KINDS: dict[Of, tuple[str, float]] = {
+    "columns": ("values", 0.6),
+    "spreads": ("spreads", 0.14),
+    "levels": ("levels", 0.38),
+    "indicators": ("indicators", 0.3),
+}
+"""What values are of -> their kind, and its share of the level."""
 _HEAVY = 5.0  # tail weight: a normal law has 2.6, Laplace's 3.3, Cauchy's some 8
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
@@ -63,21 +70,50 @@ class Together(View):
         return [()]
 
 
-class _Choice(NamedTuple):
-    """What `Values` looks at, and as which kind."""
+class Positions(View):
+    """One feature a view: where a column lies, by its score, its rank or its value as it is.
 
-    kind: str
-    weight: float
+    Booleans, and indicators of missing values, have a score only. Normal scores see the tails of a
+    number, ranks the middle, and values that are far away count most as they are. Where tails are
+    heavy, waves of ranks take the place of ranks.
+    """
 
+    family = "column"
+    kind = "values"
+    weight = 0.6
+    regularisation = (math.inf,)
+    atoms: Tensor  # encoded columns that are no levels
+    numbers: Tensor  # those of more than two values
+    heavy: Tensor  # the places in `numbers` of those whose tails are heavy
+    owners: Tensor  # the column that each view looks at
 
-_CHOICES: dict[Of, _Choice] = {
-    "places": _Choice("values", 0.6),
-    "spreads": _Choice("spreads", 0.14),
-    "columns": _Choice("values", 0.6),
-    # Levels are many, and would take from the share of the columns. So they have their own.
-    "levels": _Choice("levels", 0.38),
-    "indicators": _Choice("indicators", 0.3),
-}
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("atoms", no_places(0))
+        self.register_buffer("numbers", no_places(0))
+        self.register_buffer("heavy", no_places(0))
+        self.register_buffer("owners", no_places(0))
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        self.atoms = as_places(layout.singles())
+        self.numbers = as_places(layout.numbers())
+        weights = tail_weights(pooled.rows[:, self.numbers])
+        self.heavy = (weights > _HEAVY).nonzero()[:, 0]
+        owner = layout.owners()
+        of_numbers = owner[self.numbers]
+        self.owners = torch.cat([owner[self.atoms], of_numbers, of_numbers])
+
+    def features(self, seen: Seen) -> Tensor:
+        scores = seen.scores[:, self.atoms]
+        numbers = seen.scores[:, self.numbers]
+        in_ranks = ranks(numbers)
+        in_ranks[:, self.heavy] = waves(numbers[:, self.heavy])
+        values = seen.rows[:, self.numbers]
+        features = torch.cat([scores, in_ranks, values], 1)
+        return features[:, :, None]
+
+    def columns(self) -> ColumnSets:
+        return [(owner,) for owner in self.owners.tolist()]
 
 
 class Values(View):
@@ -86,33 +122,24 @@ class Values(View):
     Parameters
     ----------
     of
-        What is looked at:
-
-        - "places": where columns lie that are numbers, booleans, or say where values are missing.
-          All have their scores. Numbers have their ranks, too, or waves of them where tails are
-          heavy, and their values as they are;
-        - "spreads" of numbers: the squares of their scores;
-        - "columns": scores, ranks and squares;
-        - "levels" of categories;
-        - "indicators": all encoded columns that are 0 or 1, as they are.
+        "columns" that are numbers, booleans, or say where values are missing; "spreads" of numbers,
+        which are the squares alone; "levels" of categories; or "indicators", all encoded columns
+        that are 0 or 1, as they are.
     """
 
     family = "column"
     regularisation = (math.inf,)
-    atoms: Tensor  # encoded columns whose scores are seen
-    numbers: Tensor  # encoded columns of more than two values, of which more is seen
-    heavy: Tensor  # those of `numbers` whose tails are heavy
+    atoms: Tensor  # encoded columns that are seen as they are
+    numbers: Tensor  # encoded columns of more than two values, which have a square
     owners: Tensor  # the column that each view looks at
 
     def __init__(self, of: Of = "columns") -> None:
         super().__init__()
         self.of = of
-        choice = _CHOICES[of]
-        self.kind = choice.kind
-        self.weight = choice.weight
+        # Levels are many, and would take from the share of the columns. So they have their own.
+        self.kind, self.weight = _KINDS[of]
         self.register_buffer("atoms", no_places(0))
         self.register_buffer("numbers", no_places(0))
-        self.register_buffer("heavy", no_places(0))
         self.register_buffer("owners", no_places(0))
 
     def extra_repr(self) -> str:
@@ -124,42 +151,38 @@ class Values(View):
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
         atoms: list[int] = []
-        numbers = []
+        numbers: list[int] = []
         if self.of == "levels":
             atoms = layout.levels()
         elif self.of == "indicators":
             is_indicator = ((pooled.rows == 0) | (pooled.rows == 1)).all(0)
             atoms = is_indicator.nonzero().flatten().tolist()
-        else:
+        elif self.of == "spreads":
             numbers = layout.numbers()
-            if self.of != "spreads":
-                atoms = layout.singles()
+        else:
+            atoms = layout.singles()
+            numbers = layout.numbers()
         self.atoms = as_places(atoms)
         self.numbers = as_places(numbers)
-        if self.of == "places":
-            is_heavy = tail_weights(pooled.rows[:, self.numbers]) > _HEAVY
-            self.heavy = is_heavy.nonzero()[:, 0]
         owner = layout.owners()
         of_atoms = owner[self.atoms]
         of_numbers = owner[self.numbers]
-        times = 1 if self.of == "spreads" else 2
-        self.owners = torch.cat([of_atoms, of_numbers.repeat(times)])
+        # Where values are seen, so are ranks.
+        of_ranks = of_numbers[:0] if self.of == "spreads" else of_numbers
+        self.owners = torch.cat([of_atoms, of_ranks, of_numbers])
 
     def features(self, seen: Seen) -> Tensor:
         if self.are_counts:
             return seen.rows[:, self.atoms, None]
-        features = [seen.scores[:, self.atoms]]
+        values = seen.scores[:, self.atoms]
         numbers = seen.scores[:, self.numbers]
+        squares = numbers.square()
+        if self.of == "spreads":
+            return squares[:, :, None]
         # Normal scores see the tails and ranks the middle, where values with heavy tails differ.
-        if self.of in ("places", "columns"):
-            in_ranks = ranks(numbers)
-            in_ranks[:, self.heavy] = waves(numbers[:, self.heavy])
-            features.append(in_ranks)
-        if self.of == "places":
-            features.append(seen.rows[:, self.numbers])
-        elif self.of in ("spreads", "columns"):
-            features.append(numbers.square())
-        return torch.cat(features, 1)[:, :, None]
+        in_ranks = ranks(numbers)
+        features = torch.cat([values, in_ranks, squares], 1)
+        return features[:, :, None]
 
     def columns(self) -> ColumnSets:
         return [(owner,) for owner in self.owners.tolist()]
@@ -183,9 +206,7 @@ class Overall(View):
     def __init__(self, of: Literal["scores", "squares"] = "scores") -> None:
         super().__init__()
         self.of = of
-        choice = _CHOICES["places" if of == "scores" else "spreads"]
-        self.kind = choice.kind
-        self.weight = choice.weight
+        self.kind, self.weight = _KINDS["columns" if of == "scores" else "spreads"]
         self.register_buffer("numbers", no_places(0))
 
     def extra_repr(self) -> str:
