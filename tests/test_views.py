@@ -37,6 +37,7 @@ from twosample._views import (
     combinations,
     correlations,
     ranks,
+    tail_weights,
 )
 from twosample._views.images import _patches
 
@@ -161,6 +162,48 @@ def test_products_and_squares_are_those_of_the_scores():
     for place, (a, b, c) in enumerate(itertools.combinations(range(4), 3)):
         expected = uniform[:, a] * uniform[:, b] * uniform[:, c]
         assert torch.allclose(triples[:, place], expected)
+
+
+@pytest.mark.filterwarnings("ignore:More than 20 interquartile ranges")
+def test_heavy_tails_have_waves_in_place_of_ranks():
+    rng = np.random.default_rng(0)
+    points = np.c_[rng.normal(size=200), rng.standard_cauchy(200)]
+    result = twosample.spectral(Positions(), permutations=1).run(points[:100], points[100:], rng=0)
+    (positions,) = result.fitted.representation
+    seen = result.fitted.representation.see(torch.cat([result.samples.x, result.samples.y]))
+    scores = seen.scores
+    shares = torch.special.ndtr(scores)
+    features = positions.features(seen)[:, :, 0]
+    assert torch.equal(features[:, :2], scores)
+    assert torch.equal(features[:, 2], shares[:, 0] - 0.5)
+    assert torch.allclose(features[:, 3], torch.sin(2 * math.pi * (shares[:, 1] - 0.5)))
+    assert torch.equal(features[:, 4:], seen.rows)
+    assert positions.columns() == [(0,), (1,), (0,), (1,), (0,), (1,)]
+
+
+def test_tail_weights_are_means_of_the_outermost_values():
+    rows = torch.from_numpy(np.random.default_rng(0).standard_t(3, (101, 3)))
+    for column, weight in zip(rows.T.tolist(), tail_weights(rows).tolist(), strict=True):
+        ordered = sorted(column)
+        tails = np.mean(ordered[-5:]) - np.mean(ordered[:5])
+        halves = np.mean(ordered[-50:]) - np.mean(ordered[:50])
+        assert weight == pytest.approx(tails / halves)
+    assert tail_weights(torch.ones(9, 1, dtype=torch.float64)).tolist() == [0.0]
+
+
+def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
+    def kinds(columns):
+        views = views_of(numbers(30, columns), numbers(30, columns, 1))
+        found = {}
+        for stack in views:
+            name, weight = views.kind_of(stack)
+            assert found.setdefault(name, weight) == weight  # a kind has one share
+        return found
+
+    assert set(kinds(1)) - {"levels", "marks"} == {"landmarks", "values"}
+    assert not {"products", "cells"} & set(kinds(2))
+    assert {"values", "spreads", "products", "cells", "together"} < set(kinds(3))
+    assert kinds(2)["landmarks"] > kinds(3)["landmarks"]
 
 
 def test_cells_are_levels_times_bumps_and_levels_times_levels():

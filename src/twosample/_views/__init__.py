@@ -42,5 +42,6 @@ from .scores import NormalScores as NormalScores
 from .scores import bumps as bumps
 from .scores import correlations as correlations
 from .scores import ranks as ranks
+from .scores import tail_weights as tail_weights
 from .scores import waves as waves
 from .views import Views as Views
