@@ -110,7 +110,7 @@ def test_wide_tables_have_no_more_features_than_are_allowed():
 
 def test_what_leans_within_clusters_is_found_in_few_rows():
     X = grid(90, 0.1)
-    Y = grid(90, 0.1, seed=1, leaning=0.7)
+    Y = grid(90, 0.1, seed=1, leaning=0.9)
     test = twosample.spectral(Clusters(), permutations=199)
     assert test.run(X, Y, rng=0).pvalue == 1 / 200
     assert test.run(X, grid(90, 0.1, seed=2), rng=0).pvalue > 0.05

@@ -19,9 +19,9 @@ _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a plac
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
 _KINDS: dict[Of, tuple[str, float]] = {
-    "columns": ("values", 0.6),
+    "columns": ("values", 0.75),
     "spreads": ("spreads", 0.14),
-    "levels": ("levels", 0.38),
+    "levels": ("levels", 0.36),
     "indicators": ("indicators", 0.3),
 }
 """What values are of -> their kind, and its share of the level."""
@@ -80,7 +80,7 @@ class Positions(View):
 
     family = "column"
     kind = "values"
-    weight = 0.6
+    weight = 0.75
     regularisation = (math.inf,)
     atoms: Tensor  # encoded columns that are no levels
     numbers: Tensor  # those of more than two values
@@ -304,7 +304,7 @@ class Marks(View):
 
     family = "column"
     kind = "marks"
-    weight = 0.16
+    weight = 0.14
     regularisation = (math.inf,)
     numbers: Tensor  # (views,) encoded columns
     values: Tensor  # (views,) the value that each view looks for
