@@ -135,7 +135,7 @@ def near_threshold(number):
     rng = np.random.default_rng([number, 1])
     kind = number % 4
     if kind == 0:
-        return "Blob, 150 + 150", datasets.blob(150, rng=rng)
+        return "Blob, 105 + 105", datasets.blob(105, rng=rng)
     if kind == 1:
         Y = rng.normal(size=(150, 5))
         Y[:, 0] += 0.35
@@ -144,12 +144,12 @@ def near_threshold(number):
         Y = rng.normal(size=(300, 6))
         Y[:, 1] = 0.33 * Y[:, 0] + np.sqrt(1 - 0.33**2) * Y[:, 1]
         return "one correlation, 300 + 300", (rng.normal(size=(300, 6)), Y)
-    return "Blob, 1100 + 140", unequal_blob(rng)
+    return "Blob, 1100 + 80", unequal_blob(rng)
 
 
 def unequal_blob(rng):
     X, _ = datasets.blob(1100, rng=rng)
-    _, Y = datasets.blob(140, rng=rng)
+    _, Y = datasets.blob(80, rng=rng)
     return X, Y
 
 
