@@ -71,6 +71,16 @@ def test_of_one_or_two_columns_views_see_all_there_is(columns):
     assert result.method == "spectral" and result.chosen is None
     same = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
     assert result.pvalue == same.pvalue
+    assert result.follow_up is None
+
+
+def test_the_prediction_counts_the_share_of_the_second_test():
+    X, Y = equal_samples(300)
+    result = twosample.two_sample_test(X, Y, rng=0)
+    plan = twosample.predict_power(result)
+    alone = twosample.predict_power(twosample.two_sample_test(X, Y, "spectral", rng=0))
+    assert plan.threshold(300) == alone.threshold(300)
+    assert plan.threshold(1000) == alone.threshold(1000, alpha=0.045)
 
 
 def test_the_second_test_may_find_what_the_first_does_not():

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._insight.tolerance import Decision
     from ._random import RNGLike
     from ._show.page import InlineReport
-    from ._two_sample import FittedTest
+    from ._two_sample import FittedTest, FollowUp
 
 ALPHA = 0.05
 """The level at which `Effect.power` is estimated and `str` gives its verdict."""
@@ -173,6 +173,9 @@ class TwoSampleResult:
         What `method="auto"` chose, and why; None where the caller did.
     share
         The share of the level that the test had: its own p-value was divided by it.
+    follow_up
+        The test that has the rest of the level where samples are large enough; None where there is
+        none.
     dropped
         How many rows of X and Y were left out because something in them was missing, as
         `Columns(missing="drop")` asks.
@@ -208,6 +211,7 @@ class TwoSampleResult:
     calibrated: Calibrated | None = field(repr=False, default=None)
     chosen: str | None = None
     share: float = 1.0
+    follow_up: FollowUp | None = field(repr=False, default=None)
     dropped: tuple[int, int] = (0, 0)
     checks: Findings = Findings()
     seed: int | None = None

@@ -133,8 +133,10 @@ class TwoSampleTest:
                 result = hardly._run(pair, generators, device, resources, seen)
                 return _without_difference(result, seen, by_default=self.then is not None)
             result = self._run(pair, generators, device, resources, seen)
-            if self.then is not None and self.then.suits_result(result):
-                result = self.then.follow(result, pair, generators, device, resources, seen)
+            if self.then is not None and self.then.is_for(result):
+                result = replace(result, follow_up=self.then)
+                if self.then.suits(result.sizes_of_all, result.units):
+                    result = self.then.follow(result, pair, generators, device, resources, seen)
             return replace(result, checks=seen.findings)
 
     def _run(
@@ -325,11 +327,9 @@ class FollowUp:
         check_whole("least", self.least, 1)
         check_whole("least_columns", self.least_columns, 1)
 
-    def suits_result(self, first: TwoSampleResult) -> bool:
-        """Whether the samples of a first test are large enough for it, and their tables wide."""
-        return self._is_wide(first.fitted) and self.suits(first.sizes_of_all, first.units)
-
-    def _is_wide(self, fitted: FittedTest | None) -> bool:
+    def is_for(self, first: TwoSampleResult) -> bool:
+        """Whether the tables of a first test are wide enough for it. Images are."""
+        fitted = first.fitted
         if fitted is None or fitted.schema.kind == "image":
             return True
         return len(fitted.schema.columns) >= self.least_columns

@@ -310,7 +310,7 @@ def _planted(result: TwoSampleResult) -> PlantedPower | None:
         return None
     units = calibrated.units
     if units is None:
-        return PlantedPower.of(planted, result.sizes, fitted.spec.then)
+        return PlantedPower.of(planted, result.sizes, result.follow_up)
     of_x, of_y = units.in_cells()
     if len(of_x) == 1:
         return PlantedPower.of(planted, units.counts, None, _unit_of(units))

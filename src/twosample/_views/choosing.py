@@ -76,8 +76,9 @@ def for_tables(columns: int) -> list[View]:
 def kind_of(stack: View, columns: int) -> Kind:
     """The kind of a stack of views of a table of so many columns; 0 for images.
 
-    Kernels of all columns see whatever there is in one column, or in one pair. So the views of that
-    column or that pair are of their kind, which has a larger share of the level.
+    Kernels of all columns see whatever there is in one column, or in one pair. So the shape of that
+    column, and the products and cells of that pair, are of their kind, which has a larger share of
+    the level than in wider tables.
     """
     own = Kind(stack.kind, stack.weight)
     in_few_columns = _IN_FEW_COLUMNS.get(columns, {})
