@@ -738,7 +738,7 @@ case(
 )
 def _() -> None:
     for which, frame in enumerate(pair(False)):
-        rng = np.random.default_rng([which, 5])
+        rng = np.random.default_rng([which, 6])
         frame["day"] = pd.to_datetime(days(which, rng))
         frame["ok"] = rng.random(len(frame)) < 0.5
         frame["visits"] = frame["visits"].where(frame["visits"] != 2)
