@@ -141,7 +141,10 @@ def _with_one_more(rows: Tensor, centres: Tensor) -> Tensor:
     start = starts[left.sum(0).argmin()]
     centres = torch.cat([centres, start[None]])
     for _ in range(_STEPS):
-        centres = _means(_inside(rows, centres), rows, centres)
+        moved = _means(_inside(rows, centres), rows, centres)
+        if torch.equal(moved, centres):
+            break
+        centres = moved
     return centres
 
 
