@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -204,6 +205,18 @@ def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
     assert not {"products", "cells"} & set(kinds(2))
     assert {"values", "spreads", "products", "cells", "together"} < set(kinds(3))
     assert kinds(2)["landmarks"] > kinds(3)["landmarks"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "share"),
+    [(3, "values", 0.44), (3, "landmarks", 0.16), (2, "landmarks", 0.37), (1, "landmarks", 0.60)],
+)
+def test_kinds_have_the_shares_that_the_page_tells(columns, kind, share):
+    views = views_of(numbers(60, columns), numbers(60, columns, 1))
+    weights = dict(views.kind_of(stack) for stack in views if stack.columns())
+    assert weights[kind] / sum(weights.values()) == pytest.approx(share, abs=0.005)
+    page = Path(__file__).parents[1] / "docs" / "methods.md"
+    assert f"{100 * share:.0f} %" in page.read_text()
 
 
 def test_cells_are_levels_times_bumps_and_levels_times_levels():

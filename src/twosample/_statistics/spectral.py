@@ -526,7 +526,7 @@ def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], 
     for wanted in ("columns", "levels"):
         for number, chosen in enumerate(prepared.stacks):
             stack = views.stacks[chosen.stack]
-            if not isinstance(stack, Positions | Values) or _values_of(stack) != wanted:
+            if not isinstance(stack, Positions | Values) or stack.of != wanted:
                 continue
             # The first views are the values themselves; numbers have more than two.
             numbers = set(stack.numbers.tolist())
@@ -538,10 +538,6 @@ def _targets(views: Views, prepared: PreparedSpectral) -> tuple[int, list[int], 
                 return number, rows[::step], wanted
     found = _usual_view(views, prepared)
     return None if found is None else (found[0], [found[1]], "all")
-
-
-def _values_of(stack: Positions | Values) -> str:
-    return "columns" if isinstance(stack, Positions) else stack.of
 
 
 class _Planting:

@@ -102,8 +102,9 @@ def cluster_centres(rows: Tensor, most: int) -> Tensor:
 
         sum_j n_j log(n_j / N) - N d / 2 log W - k (d + 1) / 2 log N,
 
-    up to what is the same for every k. Rows that spread evenly, or like one normal law, have one
-    centre: what a second one takes from W is less than what it costs in the first sum.
+    up to what is the same for every k. Rows of one normal law have one centre: what a second one
+    takes from W is less than what it costs in the first sum. Rows that spread evenly are on the
+    edge: a grid of centres gains what it costs, but for the last term.
     """
     count, columns = rows.shape
     centres = rows.mean(0, keepdim=True)
@@ -119,10 +120,10 @@ def cluster_centres(rows: Tensor, most: int) -> Tensor:
         sizes = torch.bincount(nearest, minlength=clusters).double()
         if clusters > 1 and float(sizes.min()) < _LEAST_ROWS:
             continue
-        told = float(torch.special.xlogy(sizes, sizes / count).sum())
+        shared_out = float(torch.special.xlogy(sizes, sizes / count).sum())
         fit = -count * columns / 2 * math.log(within)
         cost = clusters * (columns + 1) / 2 * math.log(count)
-        criterion = told + fit - cost
+        criterion = shared_out + fit - cost
         if criterion > highest:
             highest = criterion
             best = centres

@@ -78,9 +78,9 @@ class Positions(View):
     heavy, waves of ranks take the place of ranks.
     """
 
+    of: Of = "columns"
     family = "column"
-    kind = "values"
-    weight = 0.75
+    kind, weight = _KINDS["columns"]
     regularisation = (math.inf,)
     atoms: Tensor  # encoded columns that are no levels
     numbers: Tensor  # those of more than two values
