@@ -12,7 +12,7 @@ from scipy import stats
 
 import twosample
 from twosample import PlantedPower, PredictedPower, predict_power
-from twosample._fusing import gamma_surprise, moments_of
+from twosample._fusing import gamma_surprise
 from twosample._two_sample import FollowUp
 from twosample._views import Scatter, Together
 from twosample.errors import InputError
@@ -61,14 +61,15 @@ def test_a_planted_row_is_t_with_the_difference_in_means_and_covariance(result):
     n, m = prepared.sizes
     share = n * m / (n + m) ** 2
     assert prepared.bins.inner_share == pytest.approx(share)
-    rows = stack.planted(0, scale * in_x, scale * observed, share, n + m, scale)
+    moments = prepared.moments_of(stack)
+    rows = stack.planted(0, scale * in_x, scale * observed, share, n + m, moments)
     surprises = rows.surprise(1.5)
     along = scale * observed @ stack.totals[:, 0]  # (axes,)
     spectrum = stack.spectrum[0]
     scales = torch.full((len(in_x),), scale, dtype=torch.float64)
     noise = stack.evaluate(in_x, scales)
     seen = stack.evaluate(observed[None], scales[:1])[:, 0]
-    means, variances = moments_of(noise, stack.expected(scale))
+    means, variances = moments
     for b in range(3):
         of_noise = scale * in_x[b] @ stack.totals[:, 0]
         largest = -math.inf

@@ -230,6 +230,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "ranks together": (lambda: views.Together("ranks"), TABLES),
     "squares together": (lambda: views.Together("squares"), TABLES),
     "Clusters": (lambda: views.Clusters(most=5), (clusters(1), clusters(2))),
+    "means": (views.Means, TABLES),
     "scores overall": (lambda: views.Overall("scores"), TABLES),
     "squares overall": (lambda: views.Overall("squares"), TABLES),
     "Positions": (views.Positions, TABLES),

@@ -203,13 +203,13 @@ def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
 
     assert set(kinds(1)) - {"levels", "marks"} == {"landmarks", "values"}
     assert not {"products", "cells"} & set(kinds(2))
-    assert {"values", "spreads", "products", "cells", "together"} < set(kinds(3))
+    assert {"values", "spreads", "products", "cells", "together", "means"} < set(kinds(3))
     assert kinds(2)["landmarks"] > kinds(3)["landmarks"]
 
 
 @pytest.mark.parametrize(
     ("columns", "kind", "share"),
-    [(3, "values", 0.44), (3, "landmarks", 0.16), (2, "landmarks", 0.37), (1, "landmarks", 0.60)],
+    [(3, "values", 0.40), (3, "landmarks", 0.14), (2, "landmarks", 0.37), (1, "landmarks", 0.60)],
 )
 def test_kinds_have_the_shares_that_the_page_tells(columns, kind, share):
     views = views_of(numbers(60, columns), numbers(60, columns, 1))
@@ -366,7 +366,8 @@ def test_few_columns_have_no_pairs_and_no_triples():
 
 
 def test_the_count_of_views_is_that_of_the_rows_of_the_statistic():
-    result = twosample.spectral(permutations=19).run(numbers(30), numbers(30, 3, 1), rng=0)
+    # In one column even the narrowest kernels see something.
+    result = twosample.spectral(permutations=19).run(numbers(200, 1), numbers(200, 1, 1), rng=0)
     views = result.fitted.representation
     places = {(row.stack, row.view) for row in result.calibrated.prepared.rows()}
     assert views.count() == len(places)

@@ -86,7 +86,7 @@ def test_values_are_those_of_all_rows_that_look_at_nothing_else(both):
     shuffles = both.calibrated.shuffles
     local = statistic.by_columns(prepared, shuffles.within())
     every = torch.cat([statistic.evaluate(prepared, part) for part in shuffles.within()], 1)
-    surprises = surprise(every)
+    surprises = surprise(every, prepared.moments())
     places = list(prepared.rows())
     assert sorted(local) == [(0,), (0, 1), (0, 2), (0, 3), (1,), (1, 2), (1, 3), (2,), (2, 3), (3,)]
     for columns, values in local.items():

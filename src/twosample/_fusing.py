@@ -17,16 +17,14 @@ from torch import Tensor
 from .errors import InputError
 
 Moments: TypeAlias = tuple[Tensor, Tensor]
-"""Means and variances of rows."""
+"""(R, 1) means and variances of rows."""
 
 _AT_ONCE = 2**16  # values that a core's cache holds, with what is made of them
 _LEAST_SHAPE = 0.25  # half of one degree of freedom's; below it the error of -log p exceeds 4 %
 _NEAR_THE_MEAN = 1e-3  # relative distance within which a series takes the place of 0 / 0
 _LEAST_RATIO = 1e-20  # of a value to its mean: what is smaller is 0 but for rounding
 _QUANTILE = 0.8  # of maxima, beyond which their tail is measured
-_EXCESSES = 200  # of 1, with which the mean excess of a tail starts
-_STANDARD_ERRORS = 3  # by which values contradict a theory
-_LEAST_KURTOSIS = 0.1  # less 1; values on two points have none
+_EXCESSES = 500  # of 1, with which the mean excess of a tail starts
 _TIE = 1e-9  # surprises that differ by less are equal but for rounding
 # A row whose variance is this small beside its squared mean is constant. So is, nearly, every T of
 # more features than points with little regularisation; what is left varies by rounding.
@@ -93,7 +91,7 @@ def soft_maximum(values: Tensor, sharpness: float) -> Tensor:
     return log_mean / sharpness
 
 
-def surprise(values: Tensor, expected: Moments | None = None) -> Tensor:
+def surprise(values: Tensor, moments: Moments | None = None) -> Tensor:
     """(R, B + 1) the -log p of each value by a gamma law with the mean and variance of its row.
 
     Values that are weighted sums of squares are near to a gamma law when P = Q, whatever their
@@ -114,8 +112,9 @@ def surprise(values: Tensor, expected: Moments | None = None) -> Tensor:
     ----------
     values
         (R, B + 1), none of them negative.
-    expected
-        (R,) means and variances that theory predicts, for `moments_of`.
+    moments
+        (R, 1) means and variances over all labellings, where they are known. Those of the values
+        have noise, which another seed has otherwise.
     """
     smallest = float(values.min())
     if smallest < 0:
@@ -125,40 +124,19 @@ def surprise(values: Tensor, expected: Moments | None = None) -> Tensor:
     surprises = torch.empty_like(values)
     for start in range(0, len(values), step):
         rows = slice(start, start + step)
-        of_rows = None
-        if expected is not None:
-            of_rows = (expected[0][rows], expected[1][rows])
-        surprises[rows] = gamma_surprise(values[rows], *moments_of(values[rows], of_rows))
+        if moments is None:
+            mean, variance = moments_of(values[rows])
+        else:
+            mean, variance = (each[rows] for each in moments)
+        surprises[rows] = gamma_surprise(values[rows], mean, variance)
     return surprises
 
 
-def moments_of(values: Tensor, expected: Moments | None = None) -> Moments:
-    """(R, 1) means and variances of rows: those expected, unless the values contradict them.
-
-    What theory predicts has no noise. The mean and the variance of a thousand values have some, and
-    another seed has other noise: without it, p-values depend half as much on the seed. Values
-    contradict theory where their mean or the logarithm of their variance is three standard errors
-    away: samples are small, tails heavy, or some points stay in place.
-    """
+def moments_of(values: Tensor) -> Moments:
+    """(R, 1) means and variances of the values of rows."""
     mean = values.mean(1, keepdim=True)
     variance = values.var(1, keepdim=True, correction=0)
-    if expected is None:
-        return mean, variance
-    in_theory = expected[0][:, None]
-    spread_in_theory = expected[1][:, None]
-    tiny = torch.finfo(values.dtype).tiny
-    count = values.shape[1]
-    of_mean = (variance / count).sqrt().clamp_min(tiny)
-    fourth = (values - mean).square().square().mean(1, keepdim=True)
-    kurtosis = fourth / variance.square().clamp_min(tiny)
-    of_log_variance = ((kurtosis - 1).clamp_min(_LEAST_KURTOSIS) / count).sqrt()
-    log_ratio = (variance / spread_in_theory.clamp_min(tiny)).log()
-    agrees = (mean - in_theory).abs() < _STANDARD_ERRORS * of_mean
-    agrees &= log_ratio.abs() < _STANDARD_ERRORS * of_log_variance
-    return (
-        torch.where(agrees, in_theory, mean),
-        torch.where(agrees, spread_in_theory, variance),
-    )
+    return mean, variance
 
 
 def gamma_surprise(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -251,7 +229,7 @@ def by_tail(largest: Tensor, reference: Tensor) -> Tensor:
         -log p = log 5 + (M - q) / e,
 
     which follows their tail and goes beyond it. If surprises were exact, e would be about 1. So the
-    mean starts from two hundred excesses of 1, which makes it steadier.
+    mean starts from five hundred excesses of 1, which makes it steadier.
     """
     quantile = reference.quantile(_QUANTILE)
     above = reference - quantile

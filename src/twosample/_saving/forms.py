@@ -71,6 +71,7 @@ from .._views import (
     Landmarks,
     Levels,
     Marks,
+    Means,
     NormalScores,
     Overall,
     Patches,
@@ -196,6 +197,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "of": Literal["scores", "ranks", "squares"],
             "projection": MatrixBuffer,
         },
+        Means: {"projection": MatrixBuffer},
         Values: {
             "of": Literal["columns", "spreads", "levels", "indicators"],
             "kind": str,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from .._data.samples import EmbeddedSamples, Samples
-from .._fusing import Moments, gamma_surprise
+from .._fusing import gamma_surprise
 from .._random import draw_rows
 from .._views import Cells, Levels, Products, Shapes, Values, Views
 from .base import Bins
@@ -51,9 +50,12 @@ def leading_columns(samples: Samples) -> list[int]:
     statistic = Spectral()
     prepared = statistic.prepare(views, points, bins, generator)
     as_observed = torch.tensor([[0, 1]])
-    values = statistic.evaluate(prepared, as_observed)[:, 0]
-    moments = cast(Moments, prepared.expected())  # known, as each point moves by itself
-    surprises = gamma_surprise(values, *moments)
+    values = statistic.evaluate(prepared, as_observed)
+    # There are no shuffles to take moments over.
+    of_stacks = [stack.in_large_samples(prepared.scale) for stack in prepared.stacks]
+    means = torch.cat([mean for mean, _ in of_stacks])
+    variances = torch.cat([variance for _, variance in of_stacks])
+    surprises = gamma_surprise(values, means, variances)[:, 0]
     columns = [row.columns for row in prepared.rows()]
     loudest = _loudest(surprises, columns)
     return _encoded(loudest, samples.schema.widths)

@@ -42,12 +42,15 @@ from ..errors import IncompatibleParts, InputError
 from .base import Bins, Found, SquaredMMD, Statistic
 from .folds import FOLDS, CrossFitted, best_cut, distance, noise_share
 from .planting import Planted
+from .shuffled import FEWEST_BINS
 from .stacks import PreparedStack, ViewOfRow, along_axes
 from .sums import add_up, features_in_parts, seen_in_parts, shapes_of
 
 _REGULARISATION = (math.inf, 0.1, 0.01, 1e-3, 1e-4)
 _COPIES = 3  # of sums over bins that are in memory at a time
 _FEWEST_BINS = 128  # fewer would cost power
+_ENOUGH_BINS = 512  # more of them gain little
+_MOST_SUMS = 2**23  # features times bins, where there are more bins than enough
 _POINTS_AN_AXIS = 5  # fewer leave too little to tell how far apart samples are in a view
 _FAR_BEYOND = 2.0  # times the mean of T in theory
 _TARGETS = 5  # views into which a difference is planted
@@ -93,17 +96,28 @@ class PreparedSpectral:
         n, m = self.bins.sizes_in(in_x)
         return in_x, 1 / n + 1 / m
 
-    def expected(self) -> Moments | None:
-        """(rows,) means and variances of all rows when P = Q, in large samples.
+    def moments_of(self, stack: PreparedStack) -> Moments | None:
+        """(rows, 1) the mean and the variance of each row of a stack, over all shuffles.
 
-        None where rows depend on each other, or sizes on the labelling.
+        None where rows depend on each other, where sizes depend on the labelling, or where there
+        are so few bins that all shuffles are looked at anyway.
         """
-        if self.bins.usual_sizes is not None:
+        moves_units = self.bins.cells is not None or self.bins.usual_sizes is not None
+        if moves_units or self.bins.moving < FEWEST_BINS:
             return None
-        moments = [stack.expected(self.scale) for stack in self.stacks]
-        means = torch.cat([mean for mean, _ in moments])
-        variances = torch.cat([variance for _, variance in moments])
-        return means, variances
+        return stack.over_shuffles(self.bins, self.scale)
+
+    def moments(self) -> Moments | None:
+        """(rows, 1) those of all rows."""
+        means = []
+        variances = []
+        for stack in self.stacks:
+            moments = self.moments_of(stack)
+            if moments is None:
+                return None
+            means.append(moments[0])
+            variances.append(moments[1])
+        return torch.cat(means), torch.cat(variances)
 
     def among(self, kept: Tensor) -> Labellings:
         """The observed labelling of some bins, (S,) True for each, and others by chance.
@@ -201,7 +215,10 @@ class Spectral(Statistic):
         features = 1 + sum(views * width for views, width in shapes)
         # Sums of features over bins, and what is made of them, in float64.
         needed = 8 * _COPIES * features
-        return max(_FEWEST_BINS, memory // needed)
+        by_memory = memory // needed
+        # Every labelling multiplies with all sums. Of many features fewer bins do, and take less.
+        by_time = max(_ENOUGH_BINS, _MOST_SUMS // features)
+        return max(_FEWEST_BINS, min(by_memory, by_time))
 
     def prepare(
         self,
@@ -248,7 +265,7 @@ class Spectral(Statistic):
         return torch.cat(rows)
 
     def fuse(self, prepared: PreparedSpectral, values: Tensor) -> Tensor:
-        surprises = surprise(values, prepared.expected())
+        surprises = surprise(values, prepared.moments())
         return fuse_kinds(surprises, prepared.kinds, prepared.shares)
 
     def effect(self, prepared: PreparedSpectral, observed: float, threshold: float) -> Effect:
@@ -266,19 +283,13 @@ class Spectral(Statistic):
         weights = scales[:, None] * weights
         observed, (scale,) = prepared.weighed(prepared.in_x()[None])
         observed = scale * observed[0]
-        # Where units move, it is their number that counts, and theory knows nothing of them.
+        # Where units move, it is their number that counts.
         by_rows = bins.usual_sizes is None
         points = sum(prepared.sizes) if by_rows else bins.moving
         stacks = []
         for stack, kind in prepared.stacks_and_kinds():
-            planted = stack.planted(
-                kind,
-                weights,
-                observed,
-                bins.inner_share,
-                points,
-                float(scale) if by_rows else None,
-            )
+            moments = prepared.moments_of(stack)
+            planted = stack.planted(kind, weights, observed, bins.inner_share, points, moments)
             stacks.append(planted)
         return Planted(stacks, prepared.shares)
 
@@ -300,6 +311,7 @@ class Spectral(Statistic):
         few = replace(prepared, stacks=stacks)  # others have no say, and would take time
         parts = [self.evaluate(few, part) for part in shuffles]
         values = torch.cat(parts, 1)  # (rows, B + 1)
+        surprises = surprise(values, few.moments())
         rows_of: dict[tuple[int, ...], list[int]] = {}
         for row, view in enumerate(few.rows()):
             if len(view.columns) in (1, 2):
@@ -308,8 +320,7 @@ class Spectral(Statistic):
         by_columns = {}
         for columns in sorted(rows_of):
             rows = rows_of[columns]
-            surprises = surprise(values[rows])
-            largest = surprises.amax(0)
+            largest = surprises[rows].amax(0)
             by_columns[columns] = by_own_tail(largest)
         return by_columns
 
@@ -412,7 +423,10 @@ class Spectral(Statistic):
             if int(axes.max()) * _POINTS_AN_AXIS > points:
                 return math.inf
             values = bare.evaluate_weights(labellings.weights)
-            mean, variance = moments_of(values[:, 1:], bare.expected(labellings.scale))
+            moments = prepared.moments_of(bare)
+            if moments is None:
+                moments = _believable(values[:, 1:], bare.in_large_samples(labellings.scale))
+            mean, variance = moments
             has_axes = (axes > 0) & (variance[:, 0] > 0)
             degrees = 2 * mean[:, 0].square() / variance[:, 0]
             ratio = degrees * values[:, 0] / mean[:, 0]
@@ -552,7 +566,7 @@ class _Planting:
         for stack, other in of_stacks:
             if other == kind:
                 values = stack.evaluate_weights(scale * in_x)
-                moments = moments_of(values, stack.expected(scale))
+                moments = prepared.moments_of(stack) or moments_of(values)
                 largest.append(gamma_surprise(values, *moments).amax(0))
                 if stack is self.stack:
                     self.values = values
@@ -604,7 +618,7 @@ def _loudest(prepared: PreparedSpectral, labellings: Labellings) -> tuple[int, i
     place = (0, 0)
     for number, (stack, kind) in enumerate(prepared.stacks_and_kinds()):
         values = stack.evaluate_weights(labellings.weights)
-        moments = _believable(values[:, 1:], stack.expected(labellings.scale))
+        moments = _believable(values[:, 1:], stack.in_large_samples(labellings.scale))
         surprises = gamma_surprise(values[:, :1], *moments)[:, 0]
         # The largest of many is large by chance.
         many = math.log(int(rows_of_kinds[kind]))
@@ -623,7 +637,7 @@ def _believable(values: Tensor, expected: Moments) -> Moments:
     Of many points only some make the covariance, which then has nearly no variance along a feature
     that few points have.
     """
-    mean, variance = (each[:, None] for each in expected)
+    mean, variance = expected
     if values.shape[1] < 2:
         return mean, variance
     seen = values.mean(1, keepdim=True)

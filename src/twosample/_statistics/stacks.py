@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._fusing import gamma_surprise, moments_of
+from .._fusing import Moments, gamma_surprise, moments_of
 from .._views import View
 from .base import Bins
 from .planting import PlantedStack, shrinkage
+from .shuffled import moments_over_shuffles
 from .sums import Sums
 
 _RANK = 1e-8  # eigenvalues below this share of the first are rounding
@@ -80,18 +81,31 @@ class PreparedStack:
     def evaluate_weights(self, weights: Tensor) -> Tensor:
         """(rows, B) values of T, for (B, S) weights that make differences of means from totals."""
         views, _, axes = self.weights.shape
-        squares = (weights @ self.totals.flatten(1)).square()
-        squares = squares.view(-1, views, axes)
+        differences = weights @ self.totals.flatten(1)
+        squares = differences.square_().view(-1, views, axes)
         values = torch.einsum("bva,vla->vlb", squares, self.weights)
         return values.flatten(0, 1)
 
-    def expected(self, scale: float) -> tuple[Tensor, Tensor]:
-        """(rows,) mean and variance of T when P = Q, in large samples."""
+    def over_shuffles(self, bins: Bins, scale: float) -> Moments:
+        """(rows, 1) the mean and the variance of T over all shuffles of bins."""
+        stay = float(bins.sizes[bins.moving :].sum()) > 0
+        staying_x, _ = bins.staying
+        in_x = self.totals[bins.moving : bins.moving + staying_x]
+        mean, variance = moments_over_shuffles(
+            self.totals[: bins.moving],
+            self.weights,
+            bins.moving_x,
+            in_x.sum(0) if stay else None,
+        )
+        return scale**2 * mean, scale**4 * variance
+
+    def in_large_samples(self, scale: float) -> Moments:
+        """(rows, 1) the mean and the variance that T tends to, by the covariance alone."""
         # Along each axis the difference of means is nearly normal, with this variance.
         parts = scale * self.weights * self.spectrum[:, None]
-        mean = parts.sum(2)
-        variance = 2 * parts.square().sum(2)
-        return mean.flatten(), variance.flatten()
+        mean = parts.sum(2).flatten()
+        variance = 2 * parts.square().sum(2).flatten()
+        return mean[:, None], variance[:, None]
 
     def without_ridge(self) -> PreparedStack:
         """The same views with lambda = 0, along the axes that are not faint."""
@@ -118,7 +132,7 @@ class PreparedStack:
         observed: Tensor,
         inner_share: float,
         points: int,
-        scale: float | None,
+        moments: Moments | None,
     ) -> PlantedStack:
         """Its rows over labellings, with what the observed one shows planted into each.
 
@@ -135,12 +149,12 @@ class PreparedStack:
             The share of a squared difference of means that is in the covariance.
         points
             How many points move, or units where these do.
-        scale
-            1/n + 1/m; None where units move, of which theory knows nothing.
+        moments
+            (rows, 1) of T over all labellings; None for those of the values.
         """
         parts = [self.evaluate_weights(part) for part in torch.split(weights, _LABELLINGS)]
         noise = torch.cat(parts, 1)  # (rows, B)
-        mean, variance = moments_of(noise, None if scale is None else self.expected(scale))
+        mean, variance = moments_of(noise) if moments is None else moments
         surprises = gamma_surprise(noise, mean, variance)
         values = self.evaluate_weights(observed[None])  # (rows, 1)
         of_observed = gamma_surprise(values, mean, variance)[:, 0]
@@ -229,13 +243,19 @@ def along_axes(
     regularisation
         The lambdas, where the stack has none of its own.
     blind
-        (views,) those that are left out: all their values are 0.
+        (views,) those that are left out. Their values are 0, and at the end there are none at all.
     """
+    if blind is None:
+        blind = torch.zeros(len(sums.some), dtype=torch.bool)
+    seeing = _without_last(blind)
+    sums = sums.of_first(seeing)
     sizes = bins.sizes
     means = sums.totals.sum(0) / sizes.sum()  # (views, features)
     # In place, here and along the axes: there may be no memory for a second set of totals.
     centred = sums.totals.addcmul_(sizes[:, None, None], means, value=-1)
     metric = stack.metric()
+    if metric is not None:
+        metric = metric[:seeing]
     covariance, mean_square = _moments(sums, metric)
     if bins.cells is not None:
         covariance = _within_cells(centred, bins, bins.cells, metric)
@@ -246,9 +266,7 @@ def along_axes(
     has_rank = spectrum > _RANK * first
     # A feature that is constant has a variance of rounding only.
     varies = spectrum > _ROUNDING * mean_square
-    is_axis = has_rank & varies
-    if blind is not None:
-        is_axis &= ~blind[:, None]
+    is_axis = has_rank & varies & ~blind[:seeing, None]
     # As many as the view with the most axes has; in other views the rest weigh nothing.
     in_any_view = is_axis.any(0)
     kept = max(1, int(in_any_view.sum()))
@@ -266,8 +284,14 @@ def along_axes(
         axes=axes,
         means=means,
         regularisation=lambdas,
-        columns=stack.columns(),
+        columns=stack.columns()[:seeing],
     )
+
+
+def _without_last(blind: Tensor) -> int:
+    """How many views are left without the blind ones at the end; one at least."""
+    seeing = torch.nonzero(~blind)[:, 0]
+    return int(seeing[-1]) + 1 if len(seeing) else 1
 
 
 def _projected(totals: Tensor, axes: Tensor) -> Tensor:

@@ -43,6 +43,15 @@ class Sums(NamedTuple):
         counted = self.counted + other.counted
         return Sums(self.totals, self.some, self.products, counted)
 
+    def of_first(self, views: int) -> Sums:
+        """Those of the first so many views."""
+        return Sums(
+            self.totals[:, :views],
+            self.some[:views],
+            self.products[:views],
+            self.counted,
+        )
+
 
 def add_up(
     views: Views,
@@ -133,9 +142,16 @@ class _Adding:
             self.products[:, 0, 0] += values.square().sum(0)
         else:
             by_view = features.transpose(0, 1)  # (views, N, features)
-            self.products.baddbmm_(by_view.mT, by_view)
+            half = features.shape[2] // 2
+            first = by_view[:, :, :half]
+            second = by_view[:, :, half:]
+            # What is below the diagonal follows from what is above it.
+            self.products[:, :half].baddbmm_(first.mT, by_view)
+            self.products[:, half:, half:].baddbmm_(second.mT, second)
 
     def sums(self) -> Sums:
+        half = self.products.shape[1] // 2
+        self.products[:, half:, :half] = self.products[:, :half, half:].mT
         return Sums(self.totals, self.some, self.products, self.counted)
 
 

@@ -22,6 +22,7 @@ from .base import View as View
 from .clusters import Clusters as Clusters
 from .columns import Levels as Levels
 from .columns import Marks as Marks
+from .columns import Means as Means
 from .columns import Overall as Overall
 from .columns import Positions as Positions
 from .columns import Shapes as Shapes

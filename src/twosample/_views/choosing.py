@@ -10,7 +10,7 @@ from torch import Tensor
 from .._data.embedding import row_keys
 from .base import View
 from .clusters import Clusters
-from .columns import Levels, Marks, Overall, Positions, Shapes, Together, Values
+from .columns import Levels, Marks, Means, Overall, Positions, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
 from .images import Patches, Pixels, Textures
 from .landmarks import Landmarks, Scatter
@@ -40,8 +40,8 @@ _IN_FEW_COLUMNS = {
 """Kinds that are others in tables of so many columns."""
 
 
-def for_tables(columns: int) -> list[View]:
-    """The usual views of a table of so many columns."""
+def for_tables(columns: int, *, categories: bool) -> list[View]:
+    """The usual views of a table of so many columns, with or without categories among them."""
     views: list[View] = [
         Landmarks("gaussian"),
         Positions(),
@@ -70,6 +70,9 @@ def for_tables(columns: int) -> list[View]:
             Dependence(),
             Products(3),
         ]
+    # A distance has no scale that suits numbers and categories alike.
+    if columns > 2 and not categories:
+        views.append(Means())
     return views
 
 

@@ -29,25 +29,15 @@ _HEAVY = 5.0  # tail weight: a normal law has 2.6, Laplace's 3.3, Cauchy's some 
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
-class Together(View):
-    """All columns together as they are: their normal scores, their ranks, or squares of scores.
-
-    More columns than 512 are projected at random onto so many.
-    """
+class _AllColumns(View):
+    """All columns together, in one view. More than 512 are projected at random onto so many."""
 
     family = "joint"
-    kind = "together"
-    weight = 0.17
-    regularisation = (math.inf, 0.1, 1e-3)
     projection: Tensor  # (atoms, 512), or empty where there are fewer
 
-    def __init__(self, of: Literal["scores", "ranks", "squares"] = "scores") -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.of = of
         self.register_buffer("projection", torch.empty(0, 0))
-
-    def extra_repr(self) -> str:
-        return repr(self.of)
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
         atoms = pooled.scores.shape[1]
@@ -57,17 +47,51 @@ class Together(View):
             self.projection = torch.randn(shape, generator=fixed, dtype=torch.float64)
 
     def features(self, seen: Seen) -> Tensor:
-        features = seen.scores
-        if self.of == "ranks":
-            features = ranks(features)
-        elif self.of == "squares":
-            features = features.square()
+        features = self.of_scores(seen.scores)
         if self.projection.numel():
             features = features @ self.projection
         return features[:, None]  # one view
 
+    def of_scores(self, scores: Tensor) -> Tensor:
+        """(N, atoms) what is seen of (N, atoms) normal scores."""
+        return scores
+
     def columns(self) -> ColumnSets:
         return [()]
+
+
+class Together(_AllColumns):
+    """All columns together as they are: their normal scores, their ranks, or squares of scores."""
+
+    kind = "together"
+    weight = 0.17
+    regularisation = (math.inf, 0.1, 1e-3)
+
+    def __init__(self, of: Literal["scores", "ranks", "squares"] = "scores") -> None:
+        super().__init__()
+        self.of = of
+
+    def extra_repr(self) -> str:
+        return repr(self.of)
+
+    def of_scores(self, scores: Tensor) -> Tensor:
+        if self.of == "ranks":
+            return ranks(scores)
+        if self.of == "squares":
+            return scores.square()
+        return scores
+
+
+class Means(_AllColumns):
+    """How far apart the means of all scores are: many columns that move a little.
+
+    This is one row of `Together("scores")` as a kind of its own. Where columns depend on each other
+    and all of them move, it tells more than any single column does.
+    """
+
+    kind = "means"
+    weight = 0.3
+    regularisation = (math.inf,)
 
 
 class Positions(View):

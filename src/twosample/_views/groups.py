@@ -67,12 +67,16 @@ class Products(View):
         if self.order == 3:
             # Products of three normal scores have tails that no sample of usual size fills.
             scores = ranks(scores)
-        # `index_select` takes half the time of brackets, and there are many products.
-        product = scores.index_select(1, self.factors[:, 0])
+        product = self._factor(scores, 0)
         for place in range(1, self.order):
-            factor = scores.index_select(1, self.factors[:, place])
-            product.mul_(factor)
+            product.mul_(self._factor(scores, place))
         return product[:, :, None]
+
+    def _factor(self, scores: Tensor, place: int) -> Tensor:
+        """(N, views) the scores of one factor of each product."""
+        columns = self.factors[:, place].expand(len(scores), -1)
+        # It takes a quarter of the time of brackets, and there are many products.
+        return scores.gather(1, columns)
 
     def columns(self) -> ColumnSets:
         columns = []

@@ -63,8 +63,7 @@ class Views(nn.Module):
         layout = self.layout
         if self.usual:
             self.usual = False
-            usual = for_images() if layout.is_image else for_tables(len(layout.members()))
-            self.stacks = nn.ModuleList([*usual, *self.stacks])
+            self.stacks = nn.ModuleList([*_usual(layout), *self.stacks])
         # Nothing is drawn: another seed changes the shuffles and nothing else.
         chosen = by_content(points.cpu())
         if not layout.is_image:
@@ -117,6 +116,14 @@ class Views(nn.Module):
                 raise InputError(f"{stack.kind!r} is not a view of these columns.")
             if features.shape[2] <= _MOST_CHECKED:
                 stack.metric()
+
+
+def _usual(layout: Layout) -> list[View]:
+    """The views that suit the points."""
+    if layout.is_image:
+        return for_images()
+    categories = bool(layout.categories())
+    return for_tables(len(layout.members()), categories=categories)
 
 
 def _are_features_of(stack: View, features: Tensor, width: int) -> bool:
