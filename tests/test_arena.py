@@ -220,6 +220,10 @@ def test_breadth_comes_first_and_what_is_there_is_left_out():
     cell = [job for job in again if (job.scenario, job.contestant) == ("rounded", "energy")]
     numbers = [(job.first, job.count) for job in cell]
     assert numbers == [(7, 3), (10, 2)]
+    # What nobody has timed may take hours.
+    quick = running.missing(scenarios, chosen, known, trials=12, longest=0.2)
+    assert quick == cell
+    assert not running.missing(scenarios, chosen, known, trials=12, longest=0.05)
 
 
 def test_the_strongest_results_of_a_law_are_kept(tmp_path, recwarn):

@@ -433,7 +433,7 @@ def test_regions_are_counted_on_other_rows(moved):
 
 
 def test_no_regions_where_nothing_is_found():
-    X, Y = shifted(60, 60, 0.0)
+    X, Y = shifted(80, 80, 0.0)
     result = twosample.two_sample_test(X, Y, "spectral", permutations=99, rng=0)
     assert not result.reject() and result.regions == ()
 

@@ -13,7 +13,7 @@ from .console import FAILED, sentences
 
 if TYPE_CHECKING:
     from ..bench.arena.running import Job
-    from ..bench.arena.store import Chunk
+    from ..bench.arena.store import ArenaStore, Chunk
     from ..bench.running import Failure
 
 _GO_ON = "what was finished is kept; run the same command again to go on."
@@ -33,6 +33,12 @@ def arena(
             metavar="NUMBER",
             min=1,
             help="Tests of each cell; by default 100, 30 or 10, by what a test costs.",
+        ),
+    ] = None,
+    longest: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0, help="Only cells in which a test takes no longer, as seen."
         ),
     ] = None,
     workers: Annotated[
@@ -70,9 +76,13 @@ def arena(
       twosample bench arena --list
       twosample bench arena --scenario 'blob-*' --method mmd-d --trials 20
       twosample bench arena --time 60
+      twosample bench arena --trials 100 --longest 0.3
       twosample bench arena --write docs
     """
     with sentences(interrupted=_GO_ON):
+        from ..bench.arena import contestants, running, scenarios
+        from ..bench.arena.store import ArenaStore, by_cell
+
         if sum((listed, show, write is not None)) > 1:
             raise InputError("--list, --show and --write each do one thing; give one of them.")
         if listed:
@@ -82,8 +92,17 @@ def arena(
         elif write is not None:
             _write(results, write)
         else:
-            seconds = math.inf if minutes is None else 60 * minutes
-            _run(scenario or [], method or [], trials, workers, seconds, results, quiet)
+            time_limit = math.inf if minutes is None else 60 * minutes
+            store = ArenaStore(results)
+            store.check()  # an error later would lose what was computed
+            todo = running.missing(
+                scenarios.select(scenario or []),
+                contestants.select(method or []),
+                by_cell(store.chunks()),
+                trials,
+                math.inf if longest is None else longest,
+            )
+            _run(todo, store, workers, time_limit, quiet)
 
 
 def _list(patterns: list[str], names: list[str]) -> None:
@@ -123,23 +142,15 @@ def _write(results: str, folder: str) -> None:
 
 
 def _run(
-    patterns: list[str],
-    names: list[str],
-    trials: int | None,
+    todo: list[Job],
+    store: ArenaStore,
     workers: int | None,
     seconds: float,
-    results: str,
     quiet: bool,
 ) -> None:
     from ..bench import running as trials_running
-    from ..bench.arena import contestants, running, scenarios
-    from ..bench.arena.store import ArenaStore, by_cell
+    from ..bench.arena import running
 
-    store = ArenaStore(results)
-    store.check()  # an error later would lose what was computed
-    tests = by_cell(store.chunks())
-    chosen = contestants.select(names)
-    todo = running.missing(scenarios.select(patterns), chosen, tests, trials)
     tests_left = sum(job.count for job in todo)
     typer.echo(f"{tests_left} tests are missing, in {len(todo)} jobs.", err=True)
     if not todo:

@@ -197,7 +197,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
             "of": Literal["scores", "ranks", "squares"],
             "projection": MatrixBuffer,
         },
-        Means: {"projection": MatrixBuffer},
+        Means: {"weight": Positive, "projection": MatrixBuffer},
         Values: {
             "of": Literal["columns", "spreads", "levels", "indicators"],
             "kind": str,

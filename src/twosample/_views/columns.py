@@ -11,7 +11,7 @@ from torch import Tensor
 from .._checks import check_whole
 from .base import FEW, ColumnSets, Layout, Pooled, Seen, View
 from .places import as_places, columns_at, most_frequent, no_places
-from .scores import bumps, ranks, tail_weights, waves
+from .scores import bumps, correlations, ranks, tail_weights, waves
 
 Of: TypeAlias = Literal["columns", "spreads", "levels", "indicators"]
 
@@ -26,6 +26,8 @@ _KINDS: dict[Of, tuple[str, float]] = {
 }
 """What values are of -> their kind, and its share of the level."""
 _HEAVY = 5.0  # tail weight: a normal law has 2.6, Laplace's 3.3, Cauchy's some 8
+_MOST_OF_MEANS = 0.4  # the weight of the distance of all means
+_CORRELATED_ROWS = 2000  # rows that tell how columns depend on each other
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
 
@@ -85,13 +87,20 @@ class Together(_AllColumns):
 class Means(_AllColumns):
     """How far apart the means of all scores are: many columns that move a little.
 
-    This is one row of `Together("scores")` as a kind of its own. Where columns depend on each other
-    and all of them move, it tells more than any single column does.
+    This is a row of `Together("scores")` as a kind of its own. Where columns depend on each other,
+    they move together, and their distance tells more than any single column does. Of many columns
+    that do not, it tells little. So its share of the level falls with the effective number of
+    columns, which is one over the mean squared correlation of all columns with all.
     """
 
     kind = "means"
-    weight = 0.3
     regularisation = (math.inf,)
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        super().fit(pooled, layout)
+        strength = correlations(pooled.scores[:_CORRELATED_ROWS])
+        dependence = float(strength.square().mean())
+        self.weight = min(_MOST_OF_MEANS, 2 * dependence)
 
 
 class Positions(View):

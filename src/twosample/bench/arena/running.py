@@ -48,6 +48,7 @@ def missing(
     chosen: Iterable[Contestant],
     tests: Mapping[Cell, Results],
     trials: int | None = None,
+    longest: float = math.inf,
 ) -> list[Job]:
     """Return what is to be done, in order.
 
@@ -62,6 +63,9 @@ def missing(
         What is there already.
     trials
         How many tests a cell is to have; None for as many as the contestant's cost allows.
+    longest
+        Only cells in which a test takes at most so many CPU seconds, if that is not infinite. Cells
+        without any test are left out then: nobody knows what they take.
     """
     every = list(scenarios)
     jobs: list[tuple[int, Job]] = []
@@ -71,6 +75,9 @@ def missing(
                 continue
             wanted = contestant.trials(scenario) if trials is None else trials
             known = tests.get(Cell(scenario.name, contestant.name))
+            seconds = math.inf if known is None else known.cpu_seconds
+            if seconds > longest:
+                continue
             there = set(known.pvalues) if known is not None else set()
             chunk = _LONG_CHUNK if wanted > 10 * CHUNK else CHUNK
             for turn, start in enumerate(range(0, wanted, chunk)):
