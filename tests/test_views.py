@@ -23,6 +23,7 @@ from twosample._views import (
     Landmarks,
     Levels,
     Marks,
+    Means,
     NormalScores,
     Overall,
     Patches,
@@ -209,7 +210,13 @@ def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
 
 @pytest.mark.parametrize(
     ("columns", "kind", "share"),
-    [(3, "values", 0.40), (3, "landmarks", 0.14), (2, "landmarks", 0.37), (1, "landmarks", 0.60)],
+    [
+        (3, "values", 0.36),
+        (3, "means", 0.19),
+        (3, "landmarks", 0.13),
+        (2, "landmarks", 0.37),
+        (1, "landmarks", 0.60),
+    ],
 )
 def test_kinds_have_the_shares_that_the_page_tells(columns, kind, share):
     views = views_of(numbers(60, columns), numbers(60, columns, 1))
@@ -217,6 +224,28 @@ def test_kinds_have_the_shares_that_the_page_tells(columns, kind, share):
     assert weights[kind] / sum(weights.values()) == pytest.approx(share, abs=0.005)
     page = Path(__file__).parents[1] / "docs" / "methods.md"
     assert f"{100 * share:.0f} %" in page.read_text()
+
+
+def test_the_share_of_means_falls_with_the_effective_number_of_columns():
+    def weight(x):
+        views = views_of(x, x[::-1].copy())
+        (means,) = [stack for stack in views if isinstance(stack, Means)]
+        features = means.features(views.see(torch.from_numpy(x)))
+        assert torch.equal(features[:, 0], views.see(torch.from_numpy(x)).scores)
+        return means.weight
+
+    rng = np.random.default_rng(0)
+    independent = rng.normal(size=(500, 12))
+    dependent = independent + 3 * rng.normal(size=(500, 1))
+    correlation = np.corrcoef(
+        scipy.stats.norm.ppf((scipy.stats.rankdata(independent, axis=0) - 0.5) / 500).T
+    )
+    assert weight(independent) == pytest.approx(2 * (correlation**2).mean(), rel=1e-2)
+    assert weight(independent) < 0.2 and weight(dependent) == 0.4  # the largest there is
+    assert not any(
+        isinstance(stack, Means) for stack in views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    )
+    assert not any(isinstance(stack, Means) for stack in views_of(numbers(60, 2), numbers(60, 2)))
 
 
 def test_cells_are_levels_times_bumps_and_levels_times_levels():
