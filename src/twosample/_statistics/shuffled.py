@@ -99,8 +99,7 @@ def _moments(u: Tensor, w: Tensor, labels: _Labels, o: Tensor | None) -> Moments
 
     mean = y2 * trace / (S - 1)
     # [KaziAoual1995] for two centred matrices, one of which is y y'.
-    first = 2 * (S - 2) * y2**2 * ((S - 1) * pairs - trace.square())
-    first = first / ((S - 1) ** 2 * (S + 1) * (S - 2))
+    first = 2 * y2**2 * ((S - 1) * pairs - trace.square()) / ((S - 1) ** 2 * (S + 1))
     of_labels = S * (S + 1) * labels.fourths - 3 * (S - 1) * y2**2
     of_bins = S * (S + 1) * squares - (S - 1) * (trace.square() + 2 * pairs)
     second = of_labels * of_bins / ((S + 1) * S * (S - 1) * (S - 2) * (S - 3))
@@ -109,7 +108,7 @@ def _moments(u: Tensor, w: Tensor, labels: _Labels, o: Tensor | None) -> Moments
         shifts = u @ (w * o[:, None]).mT  # (views, S, lambdas)
         of_shifts = 4 * y2 / (S - 1) * shifts.square().sum(1)
         third = S * labels.cubes / ((S - 1) * (S - 2))
-        together = 2 * third * (own * shifts).sum(1)
+        covariance = 2 * third * (own * shifts).sum(1)  # of Q and L
         mean = mean + (w * o[:, None].square()).sum(2)
-        variance = variance + of_shifts + 2 * together
+        variance = variance + of_shifts + 2 * covariance
     return mean, variance
