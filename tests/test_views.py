@@ -208,6 +208,16 @@ def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
     assert kinds(2)["landmarks"] > kinds(3)["landmarks"]
 
 
+def test_values_and_levels_have_larger_shares_where_there_are_categories():
+    with_categories = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    with_numbers = views_of(numbers(60, 3), numbers(60, 3, 1))
+    weights = dict(with_categories.kind_of(stack) for stack in with_categories)
+    without = dict(with_numbers.kind_of(stack) for stack in with_numbers)
+    larger = {kind for kind, weight in weights.items() if weight > without[kind]}
+    assert larger == {"values", "levels"}
+    assert weights["cells"] == without["cells"]
+
+
 @pytest.mark.parametrize(
     ("columns", "kind", "share"),
     [

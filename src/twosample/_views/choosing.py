@@ -38,6 +38,8 @@ _IN_FEW_COLUMNS = {
     2: {"landmarks": _KERNELS, "products": _KERNELS, "cells": _KERNELS},
 }
 """Kinds that are others in tables of so many columns."""
+_WITH_CATEGORIES = {"values": Kind("values", 1.0), "levels": Kind("levels", 0.5)}
+"""Kinds that have a larger share in tables with categories, whose columns mostly change alone."""
 
 
 def for_tables(columns: int, *, categories: bool) -> list[View]:
@@ -76,16 +78,18 @@ def for_tables(columns: int, *, categories: bool) -> list[View]:
     return views
 
 
-def kind_of(stack: View, columns: int) -> Kind:
+def kind_of(stack: View, columns: int, *, categories: bool) -> Kind:
     """The kind of a stack of views of a table of so many columns; 0 for images.
 
     Kernels of all columns see whatever there is in one column, or in one pair. So the shape of that
     column, and the products and cells of that pair, are of their kind, which has a larger share of
     the level than in wider tables.
     """
+    others = _IN_FEW_COLUMNS.get(columns, {})
+    if not others and categories:
+        others = _WITH_CATEGORIES
     own = Kind(stack.kind, stack.weight)
-    in_few_columns = _IN_FEW_COLUMNS.get(columns, {})
-    return in_few_columns.get(stack.kind, own)
+    return others.get(stack.kind, own)
 
 
 def for_images() -> list[View]:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .._data.schema import Schema
+from .._data.schema import Column, Schema
 from ..errors import InputError
 from .base import Layout, Pooled, Seen, View
 from .choosing import Kind, by_content, for_images, for_tables, kind_of
@@ -86,10 +86,11 @@ class Views(nn.Module):
 
     def kind_of(self, stack: View) -> Kind:
         """The kind of one of the stacks, with its share of the level."""
-        columns = 0
+        columns: Sequence[Column] = ()
         if self.schema is not None and self.schema.kind != "image":
-            columns = len(self.schema.columns)
-        return kind_of(stack, columns)
+            columns = self.schema.columns
+        categories = any(column.kind == "category" for column in columns)
+        return kind_of(stack, len(columns), categories=categories)
 
     def forward(self, points: Tensor) -> Tensor:
         """The points as they are: features are made where they are summed."""
