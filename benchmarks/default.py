@@ -183,7 +183,7 @@ SETTINGS = {
     "blob 100": 4,
     "hdgm 4000, d 10": 4,
     "hdgm 4000, d 30": 4,
-    "higgs 3000": 6,
+    "higgs 3000": 16,
     "higgs 10000": 2,
     "mnist 400": 2,
 }
