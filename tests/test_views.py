@@ -258,6 +258,15 @@ def test_the_share_of_means_falls_with_the_effective_number_of_columns():
     assert not any(isinstance(stack, Means) for stack in views_of(numbers(60, 2), numbers(60, 2)))
 
 
+@pytest.mark.filterwarnings("ignore:3 columns are constant")
+def test_a_test_of_constant_columns_can_be_saved(tmp_path):
+    X = np.ones((40, 3))
+    fitted = twosample.spectral(permutations=19).fit(X, X[:30], rng=0)
+    fitted.save(tmp_path / "constant.safetensors")
+    loaded = twosample.load(tmp_path / "constant.safetensors")
+    assert loaded.test(X, X[:30], rng=0).pvalue == 1.0
+
+
 def test_cells_are_levels_times_bumps_and_levels_times_levels():
     views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
     (cells,) = [stack for stack in views if isinstance(stack, Cells)]

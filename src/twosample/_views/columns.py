@@ -99,6 +99,7 @@ class Means(_AllColumns):
     def fit(self, pooled: Pooled, layout: Layout) -> None:
         super().fit(pooled, layout)
         strength = correlations(pooled.scores[:_CORRELATED_ROWS])
+        strength.fill_diagonal_(1.0)  # of a constant column, too: no weight is 0
         dependence = float(strength.square().mean())
         self.weight = min(_MOST_OF_MEANS, 2 * dependence)
 
