@@ -38,7 +38,7 @@ def arena(
     longest: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=0, help="Only cells in which a test takes no longer, as seen."
+            metavar="SECONDS", min=0, help="Only cells in which a test is known to be as quick."
         ),
     ] = None,
     workers: Annotated[
