@@ -38,8 +38,18 @@ _IN_FEW_COLUMNS = {
     2: {"landmarks": _KERNELS, "products": _KERNELS, "cells": _KERNELS},
 }
 """Kinds that are others in tables of so many columns."""
-_WITH_CATEGORIES = {"values": Kind("values", 1.0), "levels": Kind("levels", 0.5)}
-"""Kinds that have a larger share in tables with categories, whose columns mostly change alone."""
+_WITH_CATEGORIES = {
+    "values": Kind("values", 1.2),
+    "levels": Kind("levels", 1.0),
+    "marks": Kind("marks", 0.28),
+    "spreads": Kind("spreads", 0.07),
+    "landmarks": Kind("landmarks", 0.1),
+}
+"""Kinds of other shares in tables with categories.
+
+Columns of such tables mostly change alone, by a level or a value that is frequent. Kernels see
+numbers and categories on one scale, which suits neither.
+"""
 
 
 def for_tables(columns: int, *, categories: bool) -> list[View]:

@@ -26,7 +26,9 @@ _KINDS: dict[Of, tuple[str, float]] = {
 }
 """What values are of -> their kind, and its share of the level."""
 _HEAVY = 5.0  # tail weight: a normal law has 2.6, Laplace's 3.3, Cauchy's some 8
-_MOST_OF_MEANS = 0.4  # the weight of the distance of all means
+_MEANS_OF_FEW = 0.4  # the most that the distance of all means weighs for few effective columns
+_MEANS_OF_ALIKE = 0.15  # what it weighs more for each other column that a column stands for
+_MOST_OF_MEANS = 1.5  # twice what single columns weigh
 _CORRELATED_ROWS = 2000  # rows that tell how columns depend on each other
 _LEAST_COUNT = 6  # of equal values: fewer are found in one sample by chance more than once in 20
 
@@ -89,8 +91,8 @@ class Means(_AllColumns):
 
     This is a row of `Together("scores")` as a kind of its own. Where columns depend on each other,
     they move together, and their distance tells more than any single column does. Of many columns
-    that do not, it tells little. So its share of the level falls with the effective number of
-    columns, which is one over the mean squared correlation of all columns with all.
+    that do not, it tells little. So its weight depends on how many other columns a column stands
+    for, which is the sum of its squared correlations with them.
     """
 
     kind = "means"
@@ -98,10 +100,24 @@ class Means(_AllColumns):
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
         super().fit(pooled, layout)
-        strength = correlations(pooled.scores[:_CORRELATED_ROWS])
-        strength.fill_diagonal_(1.0)  # of a constant column, too: no weight is 0
-        dependence = float(strength.square().mean())
-        self.weight = min(_MOST_OF_MEANS, 2 * dependence)
+        columns = pooled.scores.shape[1]
+        others = _columns_alike(pooled.scores[:_CORRELATED_ROWS])
+        alone = columns / (1 + others)  # the effective number of columns
+        of_few = min(_MEANS_OF_FEW, 2 / alone)
+        self.weight = min(_MOST_OF_MEANS, of_few + _MEANS_OF_ALIKE * others)
+
+
+def _columns_alike(scores: Tensor) -> float:
+    """How many other columns a column stands for, on average over (N, columns) scores.
+
+    That is the sum of its squared correlations with them, less what chance makes of it.
+    """
+    rows, columns = scores.shape
+    squares = correlations(scores).square()
+    squares.fill_diagonal_(0.0)
+    by_chance = (columns - 1) / max(1, rows - 1)
+    of_columns = float(squares.sum(1).mean())
+    return max(0.0, of_columns - by_chance)
 
 
 class Positions(View):
