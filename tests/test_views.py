@@ -63,6 +63,7 @@ def mixed(rows: int, seed: int = 0, *, levels: int = 4) -> pd.DataFrame:
 
 
 INDICATED = Columns(missing="indicator")
+PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 
 
 def views_of(X, Y, *, rng: int = 0, columns: Columns | None = None, test=None) -> Views:
@@ -208,14 +209,19 @@ def test_the_views_of_few_columns_are_of_one_kind_with_their_kernels():
     assert kinds(2)["landmarks"] > kinds(3)["landmarks"]
 
 
-def test_values_and_levels_have_larger_shares_where_there_are_categories():
+def test_columns_alone_have_larger_shares_where_there_are_categories():
     with_categories = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
     with_numbers = views_of(numbers(60, 3), numbers(60, 3, 1))
-    weights = dict(with_categories.kind_of(stack) for stack in with_categories)
+    weights = dict(with_categories.kind_of(stack) for stack in with_categories if stack.columns())
     without = dict(with_numbers.kind_of(stack) for stack in with_numbers)
     larger = {kind for kind, weight in weights.items() if weight > without[kind]}
-    assert larger == {"values", "levels"}
-    assert weights["cells"] == without["cells"]
+    smaller = {kind for kind, weight in weights.items() if weight < without[kind]}
+    assert larger == {"values", "levels", "marks"}
+    assert smaller == {"landmarks", "spreads"}
+    total = sum(weights.values())
+    page = PAGE.read_text()
+    assert f"values {100 * weights['values'] / total:.0f} %" in page
+    assert f"levels {100 * weights['levels'] / total:.0f} %" in page
 
 
 @pytest.mark.parametrize(
@@ -232,30 +238,62 @@ def test_kinds_have_the_shares_that_the_page_tells(columns, kind, share):
     views = views_of(numbers(60, columns), numbers(60, columns, 1))
     weights = dict(views.kind_of(stack) for stack in views if stack.columns())
     assert weights[kind] / sum(weights.values()) == pytest.approx(share, abs=0.005)
-    page = Path(__file__).parents[1] / "docs" / "methods.md"
-    assert f"{100 * share:.0f} %" in page.read_text()
+    assert f"{100 * share:.0f} %" in PAGE.read_text()
 
 
-def test_the_share_of_means_falls_with_the_effective_number_of_columns():
-    def weight(x):
-        views = views_of(x, x[::-1].copy())
-        (means,) = [stack for stack in views if isinstance(stack, Means)]
-        features = means.features(views.see(torch.from_numpy(x)))
-        assert torch.equal(features[:, 0], views.see(torch.from_numpy(x)).scores)
-        return means.weight
+def means_of(x):
+    """The view of all means, of a table that is cut into halves."""
+    half = len(x) // 2
+    views = views_of(x[:half], x[half:])
+    (means,) = [stack for stack in views if isinstance(stack, Means)]
+    return views, means
 
+
+def test_means_are_the_scores_of_all_columns():
+    x = numbers(60, 4)
+    views, means = means_of(x)
+    seen = views.see(torch.from_numpy(x))
+    assert torch.equal(means.features(seen)[:, 0], seen.scores)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.3, 1.0])
+def test_the_weight_of_means_by_a_loop_over_pairs_of_columns(common):
     rng = np.random.default_rng(0)
-    independent = rng.normal(size=(500, 12))
-    dependent = independent + 3 * rng.normal(size=(500, 1))
-    correlation = np.corrcoef(
-        scipy.stats.norm.ppf((scipy.stats.rankdata(independent, axis=0) - 0.5) / 500).T
-    )
-    assert weight(independent) == pytest.approx(2 * (correlation**2).mean(), rel=1e-2)
-    assert weight(independent) < 0.2 and weight(dependent) == 0.4  # the largest there is
-    assert not any(
-        isinstance(stack, Means) for stack in views_of(mixed(60), mixed(60, 1), columns=INDICATED)
-    )
-    assert not any(isinstance(stack, Means) for stack in views_of(numbers(60, 2), numbers(60, 2)))
+    rows, columns = 400, 8
+    x = rng.normal(size=(rows, columns)) + common * rng.normal(size=(rows, 1))
+    scores = scipy.stats.norm.ppf((scipy.stats.rankdata(x, axis=0) - 0.5) / rows)
+    others = []
+    for column in range(columns):
+        squares = 0.0
+        for other in range(columns):
+            if other != column:
+                r = np.corrcoef(scores[:, column], scores[:, other])[0, 1]
+                squares += r**2 - 1 / (rows - 1)
+        others.append(squares)
+    alike = max(0.0, np.mean(others))
+    expected = min(0.4, 2 * (1 + alike) / columns) + 0.15 * alike
+    _, means = means_of(x)
+    assert means.weight == pytest.approx(expected, rel=1e-2)
+
+
+def test_the_weight_of_means_grows_with_dependence_and_has_a_limit():
+    rng = np.random.default_rng(0)
+    independent = rng.normal(size=(500, 30))
+    common = rng.normal(size=(500, 1))
+    weights = [means_of(independent + size * common)[1].weight for size in (0, 0.5, 1, 9)]
+    assert weights == sorted(weights)
+    assert weights[0] < 0.1
+    assert weights[-1] == 1.5
+    # Correlations of so many columns and so few rows are chance.
+    wide = rng.normal(size=(40, 300))
+    assert means_of(wide)[1].weight < 0.05
+
+
+def test_means_are_for_three_numbers_or_more_and_no_categories():
+    with_categories = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    of_two = views_of(numbers(60, 2), numbers(60, 2))
+    for views in (with_categories, of_two):
+        assert not any(isinstance(stack, Means) for stack in views)
 
 
 @pytest.mark.filterwarnings("ignore:3 columns are constant")
