@@ -594,6 +594,19 @@ def test_a_transformer_of_scikit_learn_is_refused_and_a_network_is_kept(tmp_path
     assert_same(own, again(own, tmp_path, parts={"Squares": Squares}))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "data"),
+    [
+        (Gaussian(), normal),
+        (DeepKernel(MLP(width=3)), normal),
+        (OnFeatures(ConvNet(width=4), Laplace()), images),
+    ],
+)
+def test_landmarks_of_a_kernel_are_kept(kernel, data, tmp_path):
+    fitted = fitted_on(twosample.spectral(twosample.LandmarksOf(kernel), permutations=19), data)
+    assert_same(fitted, again(fitted, tmp_path), data)
+
+
 # Files that are not what they should be
 
 

@@ -32,7 +32,9 @@ from twosample import (
     Fused,
     Gaussian,
     HotellingT2,
+    InverseMultiquadric,
     Kernel,
+    LandmarksOf,
     Linear,
     ManhattanLaplace,
     MeanDiscrepancy,
@@ -250,6 +252,13 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Patches": (lambda: views.Patches(count=8), PICTURES),
     "Textures": (lambda: views.Textures(side=2), PICTURES),
     "Features": (lambda: Features(nn.Sequential(nn.Linear(3, 4), nn.Tanh())), (X, Y)),
+    "landmarks of a kernel": (lambda: LandmarksOf(InverseMultiquadric(), count=9), TABLES),
+    "landmarks of inner products": (lambda: LandmarksOf(Linear()), TABLES),
+    "landmarks of a deep kernel": (lambda: LandmarksOf(DeepKernel(MLP(width=3))), (X, Y)),
+    "landmarks of a network for images": (
+        lambda: LandmarksOf(OnFeatures(ConvNet(width=4), Gaussian())),
+        PICTURES,
+    ),
     "somebody's own": (Cosines, (X, Y)),
 }
 

@@ -42,6 +42,7 @@ from twosample._views import (
     tail_weights,
 )
 from twosample._views.images import _patches
+from twosample.bench.datasets import blob
 
 
 def numbers(rows: int, columns: int = 3, seed: int = 0) -> np.ndarray:
@@ -744,3 +745,66 @@ def test_textures_of_images_without_any():
     grey = np.repeat(np.arange(20, dtype=np.uint8), 64).reshape(20, 8, 8)
     result = twosample.spectral(Textures(), permutations=19).run(grey[::2], grey[1::2], rng=0)
     assert result.pvalue == 1.0
+
+
+# Views that a user brings
+
+
+@pytest.mark.parametrize("kernel", [twosample.Gaussian(0.8), twosample.InverseMultiquadric(1.3)])
+def test_landmarks_of_a_kernel_at_all_points_give_its_mmd(kernel):
+    test = twosample.spectral(twosample.LandmarksOf(kernel), permutations=19)
+    x = numbers(40, 2)
+    y = 0.5 + numbers(30, 2, 1)
+    views = views_of(x, y, test=test)
+    (stack,) = views
+    points = stack.places  # all points, in another order
+    seen = views.see(points)
+    factor = stack.metric()[0]
+    vectors = torch.linalg.solve_triangular(factor, stack.features(seen)[:, 0].T, upper=False).T
+    sides = torch.cat([torch.full((40,), 1 / 40), torch.full((30,), -1 / 30)]).double()
+    mmd2 = 0.0
+    for i, j in itertools.product(range(70), repeat=2):
+        square = float((points[i] - points[j]).square().sum())
+        if isinstance(kernel, twosample.Gaussian):
+            value = math.exp(-square / (2 * 0.8**2))
+        else:
+            value = (1 + square / (2 * 1.3**2)) ** -0.5
+        mmd2 += float(sides[i] * sides[j]) * value
+    assert float((sides @ vectors).square().sum()) == pytest.approx(mmd2, rel=1e-3)
+
+
+def test_landmarks_of_a_kernel_are_chosen_without_a_seed_or_labels():
+    x = numbers(50, 2)
+    y = numbers(40, 2, 1)
+    test = twosample.spectral(twosample.LandmarksOf(twosample.Gaussian(), count=9), permutations=19)
+    (one,) = views_of(x, y, test=test, rng=0)
+    (other,) = views_of(y, x, test=test, rng=1)
+    assert torch.equal(one.places, other.places)
+    assert one.kernel.bandwidth == other.kernel.bandwidth
+    (given,) = test.representation  # a copy is fitted
+    assert given.kernel.bandwidth is None
+
+
+def test_landmarks_of_a_kernel_learn_what_its_mmd_does_not():
+    rejections = []
+    for seed in range(12):
+        x, y = blob(150, rng=seed)
+        learned = twosample.spectral(
+            twosample.LandmarksOf(twosample.Gaussian(factor=0.25)), permutations=99
+        )
+        rejections.append(learned.run(x, y, rng=0).reject())
+    assert sum(rejections) >= 8  # the MMD at the median distance rejects about one in twenty
+
+
+def test_landmarks_take_kernels_only():
+    with pytest.raises(twosample.IncompatibleParts, match="Use Features"):
+        twosample.LandmarksOf(torch.nn.Linear(2, 2))
+
+
+def test_random_features_of_scikit_learn_are_a_view():
+    from sklearn.kernel_approximation import RBFSampler
+
+    sampler = RBFSampler(gamma=0.5, n_components=100, random_state=0)
+    test = twosample.spectral(twosample.Features(sampler), permutations=199)
+    assert test.run(numbers(150, 2), 1.5 * numbers(150, 2, 1), rng=0).reject()
+    assert test.run(numbers(150, 2), numbers(150, 2, 1), rng=0).pvalue > 0.05

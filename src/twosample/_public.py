@@ -92,7 +92,7 @@ from ._statistics import (
     Surprise,
 )
 from ._two_sample import FittedTest, FollowUp, TwoSampleTest
-from ._views import Features, View, Views
+from ._views import Features, LandmarksOf, View, Views
 from ._watch.schedule import Schedule
 from ._watch.watch import Watch, WatchRecord
 from .errors import (
@@ -164,6 +164,7 @@ __all__ = [
     "InputWarning",
     "InverseMultiquadric",
     "Kernel",
+    "LandmarksOf",
     "Laplace",
     "Learning",
     "LevelChange",

@@ -69,6 +69,7 @@ from .._views import (
     Family,
     Features,
     Landmarks,
+    LandmarksOf,
     Levels,
     Marks,
     Means,
@@ -106,6 +107,7 @@ Points = Annotated[nn.Parameter, 1, 2, 4]
 ScalarBuffer = Annotated[Tensor, 0]
 VectorBuffer = Annotated[Tensor, 1]
 MatrixBuffer = Annotated[Tensor, 2]
+PointsBuffer = Annotated[Tensor, 2, 4]
 StackBuffer = Annotated[Tensor, 3]
 FilterBuffer = Annotated[Tensor, 1, 4]
 WHOLE = "whole"
@@ -246,6 +248,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         Patches: {"count": int, "side": int, "filters": FilterBuffer},
         Textures: {"side": int, "filters": FilterBuffer},
         Features: {"featurizer": nn.Module},
+        LandmarksOf: {"kernel": Kernel, "count": int, "places": PointsBuffer},
     }
 )
 """Every attribute of our modules, by class."""

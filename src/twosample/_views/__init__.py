@@ -10,7 +10,7 @@ pair      each two columns: how they go together
 triple    each three columns: products only
 pixels    images: all pixels together, and each pixel alone
 patches   images: small filters, taken from the images themselves, and textures
-own       features that somebody else computes
+own       what a user brings: a network, a transformer, any kernel
 """
 
 from .base import Atom as Atom
@@ -39,6 +39,7 @@ from .images import Textures as Textures
 from .landmarks import Landmarks as Landmarks
 from .landmarks import Scatter as Scatter
 from .own import Features as Features
+from .own import LandmarksOf as LandmarksOf
 from .scores import NormalScores as NormalScores
 from .scores import bumps as bumps
 from .scores import correlations as correlations
