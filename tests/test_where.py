@@ -208,6 +208,23 @@ def test_the_trained_kernel_of_auto_is_explained_as_mmd_d_is():
     assert all(column.importance is not None for column in explanation.columns)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [twosample.Features(torch.nn.Identity()), twosample.LandmarksOf(twosample.Gaussian())],
+    ids=["features", "landmarks"],
+)
+def test_views_of_all_columns_alone_have_importances(view):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    Y = rng.normal(size=(260, 3))
+    Y[:, 0] += 0.6
+    result = twosample.spectral(view, permutations=99).run(X, Y, rng=0)
+    explanation = result.explain(shuffles=3, rows=1, rng=0)
+    first, *others = [column.importance_share for column in explanation.columns]
+    assert first > 0.5
+    assert all(abs(share) < 0.3 for share in others)
+
+
 # How often an innocent column, or pair, is found.
 
 

@@ -52,10 +52,7 @@ def leading_columns(samples: Samples) -> list[int]:
     as_observed = torch.tensor([[0, 1]])
     values = statistic.evaluate(prepared, as_observed)
     # There are no shuffles to take moments over.
-    of_stacks = [stack.in_large_samples(prepared.scale) for stack in prepared.stacks]
-    means = torch.cat([mean for mean, _ in of_stacks])
-    variances = torch.cat([variance for _, variance in of_stacks])
-    surprises = gamma_surprise(values, means, variances)[:, 0]
+    surprises = gamma_surprise(values, *prepared.in_large_samples())[:, 0]
     columns = [row.columns for row in prepared.rows()]
     loudest = _loudest(surprises, columns)
     return _encoded(loudest, samples.schema.widths)

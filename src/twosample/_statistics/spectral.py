@@ -119,6 +119,13 @@ class PreparedSpectral:
             variances.append(moments[1])
         return torch.cat(means), torch.cat(variances)
 
+    def in_large_samples(self) -> Moments:
+        """(rows, 1) the moments that all rows tend to, where there are no shuffles."""
+        of_stacks = [stack.in_large_samples(self.scale) for stack in self.stacks]
+        means = torch.cat([mean for mean, _ in of_stacks])
+        variances = torch.cat([variance for _, variance in of_stacks])
+        return means, variances
+
     def among(self, kept: Tensor) -> Labellings:
         """The observed labelling of some bins, (S,) True for each, and others by chance.
 
@@ -276,6 +283,10 @@ class Spectral(Statistic):
         needed = math.sqrt(2 * threshold)
         power = NormalDist().cdf(deviate - needed)
         return Effect(power=power)
+
+    def quieter(self) -> Statistic:
+        # Without other labellings there are no tails to measure kinds of views by.
+        return _Loudest(self.regularisation)
 
     def planted(self, prepared: PreparedSpectral, shuffles: Tensor) -> Planted:
         bins = prepared.bins
@@ -686,6 +697,14 @@ def _scores_of(
                             centred = features[:, witness.view] - chosen.means[witness.view]
                             scores[here, place] = centred @ witness.direction
     return scores
+
+
+class _Loudest(Spectral):
+    """The largest surprise of all rows, by the laws they tend to: for one labelling by itself."""
+
+    def fuse(self, prepared: PreparedSpectral, values: Tensor) -> Tensor:
+        surprises = surprise(values, prepared.in_large_samples())
+        return surprises.amax(0)
 
 
 def _as_code(value: float) -> str:
