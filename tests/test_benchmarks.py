@@ -15,9 +15,15 @@ import page
 import peers
 import pytest
 import scale
+import shares
 import summary
 import time_to_power
 import training_luck
+
+import twosample
+from twosample._random import Generators
+from twosample.bench.arena.running import seed
+from twosample.bench.arena.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "performance.md").read_text()
@@ -48,6 +54,20 @@ def test_a_report_of_many_columns_stays_small_and_opens_at_once():
     (largest,) = [line for line in _measure.read(page.RESULTS) if line["rows"] == 100_000][-1:]
     assert largest["columns"] == 200 and largest["megabytes"] < 5
     assert max(largest["desktop"], largest["phone"]) < 2
+
+
+def test_shares_as_they_are_give_the_p_value_of_the_test():
+    found = shares.pvalues("small-mean", 3)
+    generators = Generators(seed("small-mean", shares.FIRST + 3))
+    X, Y = SCENARIOS["small-mean"].draw(generators.numpy("samples"))
+    test = twosample.spectral(permutations=shares.PERMUTATIONS)
+    result = test.run(X, Y, rng=generators.numpy("test"))
+    assert found["as they are"] == pytest.approx(result.pvalue)
+    assert found["no means"] != found["as they are"]
+
+
+def test_the_decision_has_the_table_of_shares():
+    assert shares.table() in shares.PAGE.read_text()
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.stem)
