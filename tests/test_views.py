@@ -217,12 +217,37 @@ def test_columns_alone_have_larger_shares_where_there_are_categories():
     without = dict(with_numbers.kind_of(stack) for stack in with_numbers)
     larger = {kind for kind, weight in weights.items() if weight > without[kind]}
     smaller = {kind for kind, weight in weights.items() if weight < without[kind]}
-    assert larger == {"values", "levels", "marks"}
+    assert larger == {"flags", "levels", "marks"}
     assert smaller == {"landmarks", "spreads"}
+    assert weights["values"] == without["values"]
+
+
+def test_the_page_tells_the_shares_of_a_table_with_as_many_flags_as_numbers():
+    views = views_of(mixed(60), mixed(60, 1), columns=INDICATED)
+    assert len(views.layout.flags()) == len(views.layout.numbers())
+    weights = dict(views.kind_of(stack) for stack in views if stack.columns())
     total = sum(weights.values())
     page = PAGE.read_text()
-    assert f"values {100 * weights['values'] / total:.0f} %" in page
-    assert f"levels {100 * weights['levels'] / total:.0f} %" in page
+    for kind in ("values", "flags", "marks"):
+        assert f"{kind} {100 * weights[kind] / total:.0f} %" in page
+    assert f"levels have {100 * weights['levels'] / total:.0f} %" in page
+
+
+def test_flags_weigh_as_many_numbers_would():
+    x = numbers(60, 4)
+    x[:, 3] = x[:, 3] > 0
+    views = views_of(x[:30], x[30:])
+    weights = dict(views.kind_of(stack) for stack in views if stack.columns())
+    assert weights["flags"] == pytest.approx(weights["values"] / 4)
+    alone = views_of(x[:30] > 0, x[30:] > 0)
+    of_booleans = dict(alone.kind_of(stack) for stack in alone if stack.columns())
+    assert of_booleans["flags"] == weights["values"]
+    assert "values" not in of_booleans
+    assert not any(stack.columns() for stack in views_of(numbers(9), numbers(9)) if is_flags(stack))
+
+
+def is_flags(stack):
+    return isinstance(stack, Values) and stack.of == "flags"
 
 
 @pytest.mark.parametrize(
@@ -664,9 +689,8 @@ def test_values_belong_to_their_columns():
     def names(stack):
         return [views.schema.columns[column].name for (column,) in stack.columns()]
 
-    single = [atom.column for atom in views.layout.atoms if not atom.is_level]
-    assert names(of_columns)[: len(single)] == [views.schema.columns[c].name for c in single]
-    assert set(names(of_columns)[len(single) :]) == {"size", "count"}  # what has a rank
+    assert sorted(names(of_columns)) == ["count"] * 3 + ["size"] * 3
+    assert sorted(names(by_what["flags"])) == ["new", "size"]  # a boolean, and where a value misses
     assert sorted(names(by_what["spreads"])) == ["count", "size"]
     levels = [atom.column for atom in views.layout.atoms if atom.is_level]
     assert names(of_levels) == [views.schema.columns[column].name for column in levels]

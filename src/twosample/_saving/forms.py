@@ -201,7 +201,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         },
         Means: {"weight": Positive, "projection": MatrixBuffer},
         Values: {
-            "of": Literal["columns", "spreads", "levels", "indicators"],
+            "of": Literal["columns", "flags", "spreads", "levels", "indicators"],
             "kind": str,
             "weight": Positive,
             "atoms": Places,

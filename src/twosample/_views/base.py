@@ -123,12 +123,15 @@ class Layout:
 
     def numbers(self) -> list[int]:
         """The encoded columns that hold more than two values, so that there is a shape to see."""
-        numbers = []
-        for place in self.singles():
-            values = torch.unique(self.scores.knots[place])
-            if len(values) > 2:
-                numbers.append(place)
-        return numbers
+        return [place for place in self.singles() if self._count_values(place) > 2]
+
+    def flags(self) -> list[int]:
+        """The booleans, other columns of two values, and where values miss."""
+        return [place for place in self.singles() if self._count_values(place) == 2]
+
+    def _count_values(self, place: int) -> int:
+        """How many values an encoded column has among the pooled points, up to those of knots."""
+        return len(torch.unique(self.scores.knots[place]))
 
 
 class View(nn.Module):

@@ -33,19 +33,20 @@ _IN_FEW_COLUMNS = {
         "landmarks": _KERNELS,
         "shapes": _KERNELS,
         "values": _OF_ONE_COLUMN,
+        "flags": _OF_ONE_COLUMN,
         "spreads": _OF_ONE_COLUMN,
     },
     2: {"landmarks": _KERNELS, "products": _KERNELS, "cells": _KERNELS},
 }
 """Kinds that are others in tables of so many columns."""
 _WITH_CATEGORIES = {
-    "values": Kind("values", 1.2),
-    "levels": Kind("levels", 1.0),
-    "marks": Kind("marks", 0.28),
-    "spreads": Kind("spreads", 0.07),
-    "landmarks": Kind("landmarks", 0.1),
+    "flags": 2.4,
+    "levels": 2.8,
+    "marks": 3.2,
+    "spreads": 0.5,
+    "landmarks": 0.4,
 }
-"""Kinds of other shares in tables with categories.
+"""How many times more kinds weigh in tables with categories.
 
 Columns of such tables mostly change alone, by a level or a value that is frequent. Kernels see
 numbers and categories on one scale, which suits neither.
@@ -57,6 +58,7 @@ def for_tables(columns: int, *, categories: bool) -> list[View]:
     views: list[View] = [
         Landmarks("gaussian"),
         Positions(),
+        Values("flags"),
         Values("spreads"),
         Values("levels"),
         Levels(),
@@ -95,11 +97,13 @@ def kind_of(stack: View, columns: int, *, categories: bool) -> Kind:
     column, and the products and cells of that pair, are of their kind, which has a larger share of
     the level than in wider tables.
     """
-    others = _IN_FEW_COLUMNS.get(columns, {})
-    if not others and categories:
-        others = _WITH_CATEGORIES
     own = Kind(stack.kind, stack.weight)
-    return others.get(stack.kind, own)
+    if columns in _IN_FEW_COLUMNS:
+        return _IN_FEW_COLUMNS[columns].get(stack.kind, own)
+    if categories:
+        times = _WITH_CATEGORIES.get(stack.kind, 1.0)
+        return Kind(stack.kind, times * stack.weight)
+    return own
 
 
 def for_images() -> list[View]:

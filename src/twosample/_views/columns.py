@@ -13,13 +13,14 @@ from .base import FEW, ColumnSets, Layout, Pooled, Seen, View
 from .places import as_places, columns_at, most_frequent, no_places
 from .scores import bumps, correlations, ranks, tail_weights, waves
 
-Of: TypeAlias = Literal["columns", "spreads", "levels", "indicators"]
+Of: TypeAlias = Literal["columns", "flags", "spreads", "levels", "indicators"]
 
 _MOST_LEVELS = 64  # of a category in a view of its own; rarer ones share a place
 _MOST_LINEAR = 512  # columns seen together as they are; more are projected
 _MOST_MARKS = 4  # frequent values of a number that are looked at by themselves
 _KINDS: dict[Of, tuple[str, float]] = {
     "columns": ("values", 0.75),
+    "flags": ("flags", 0.75),
     "spreads": ("spreads", 0.14),
     "levels": ("levels", 0.36),
     "indicators": ("indicators", 0.3),
@@ -121,18 +122,19 @@ def _columns_alike(scores: Tensor) -> float:
 
 
 class Positions(View):
-    """One feature a view: where a column lies, by its score, its rank or its value as it is.
+    """One feature a view: where a number lies, by its score, its rank or its value as it is.
 
-    Booleans, and indicators of missing values, have a score only. Normal scores see the tails of a
-    number, ranks the middle, and values that are far away count most as they are. Where tails are
-    heavy, waves of ranks take the place of ranks.
+    Normal scores see the tails of a number, ranks the middle, and values that are far away count
+    most as they are. Where tails are heavy, waves of ranks take the place of ranks.
     """
 
     of: Of = "columns"
     family = "column"
     kind, weight = _KINDS["columns"]
     regularisation = (math.inf,)
-    atoms: Tensor  # encoded columns that are no levels
+    atoms: (
+        Tensor  # encoded columns that are seen by their scores; older files have flags among them
+    )
     numbers: Tensor  # those of more than two values
     heavy: Tensor  # the places in `numbers` of those whose tails are heavy
     owners: Tensor  # the column that each view looks at
@@ -145,8 +147,8 @@ class Positions(View):
         self.register_buffer("owners", no_places(0))
 
     def fit(self, pooled: Pooled, layout: Layout) -> None:
-        self.atoms = as_places(layout.singles())
         self.numbers = as_places(layout.numbers())
+        self.atoms = self.numbers.clone()
         weights = tail_weights(pooled.rows[:, self.numbers])
         self.heavy = (weights > _HEAVY).nonzero()[:, 0]
         owner = layout.owners()
@@ -172,9 +174,9 @@ class Values(View):
     Parameters
     ----------
     of
-        "columns" that are numbers, booleans, or say where values are missing; "spreads" of numbers,
-        which are the squares alone; "levels" of categories; or "indicators", all encoded columns
-        that are 0 or 1, as they are.
+        "columns" that are numbers, booleans, or say where values are missing; "flags", which are
+        those of them that have two values; "spreads" of numbers, which are the squares alone;
+        "levels" of categories; or "indicators", all encoded columns that are 0 or 1, as they are.
     """
 
     family = "column"
@@ -204,6 +206,9 @@ class Values(View):
         numbers: list[int] = []
         if self.of == "levels":
             atoms = layout.levels()
+        elif self.of == "flags":
+            atoms = layout.flags()
+            self.weight = _KINDS["flags"][1] * _share_of_flags(layout)
         elif self.of == "indicators":
             is_indicator = ((pooled.rows == 0) | (pooled.rows == 1)).all(0)
             atoms = is_indicator.nonzero().flatten().tolist()
@@ -236,6 +241,12 @@ class Values(View):
 
     def columns(self) -> ColumnSets:
         return [(owner,) for owner in self.owners.tolist()]
+
+
+def _share_of_flags(layout: Layout) -> float:
+    """Which share of the numbers and flags are flags: a boolean weighs no more than a number."""
+    flags = max(1, len(layout.flags()))  # where there are none, the weight is not used
+    return flags / (flags + len(layout.numbers()))
 
 
 class Overall(View):
