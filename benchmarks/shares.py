@@ -59,7 +59,9 @@ MIXED = (
     "census-sentinel",
 )
 FORMER = {"values": 1.0, "levels": 0.5, "marks": 0.14, "spreads": 0.14, "landmarks": 0.27}
-"""The former weights of tables with categories."""
+"""The first weights of tables with categories, whose flags were values."""
+WITH_FLAGS = {"values": 1.2, "levels": 1.0, "marks": 0.28, "spreads": 0.07, "landmarks": 0.1}
+"""Those that came next."""
 
 
 def _times(kind, factor):
@@ -70,11 +72,32 @@ def _times(kind, factor):
 def _as_before(weights):
     if "means" in weights:
         return {**weights, "means": min(0.4, weights["means"])}
-    return {**weights, **FORMER}
+    return _without_flags(weights, FORMER)
 
 
-SETS = {"as they are": lambda weights: weights, "as they were before": _as_before}
-for _kind in ("means", "values", "levels", "marks", "landmarks", "spreads", "shapes", "cells"):
+def _without_flags(weights, others):
+    """Weights of tables with categories, where flags are values."""
+    if "flags" not in weights:
+        return weights
+    return {**{kind: weight for kind, weight in weights.items() if kind != "flags"}, **others}
+
+
+SETS = {
+    "as they are": lambda weights: weights,
+    "as they were before": _as_before,
+    "flags are values": lambda weights: _without_flags(weights, WITH_FLAGS),
+}
+for _kind in (
+    "means",
+    "values",
+    "flags",
+    "levels",
+    "marks",
+    "landmarks",
+    "spreads",
+    "shapes",
+    "cells",
+):
     SETS[f"{_kind} twice"] = _times(_kind, 2.0)
     SETS[f"{_kind} half"] = _times(_kind, 0.5)
 SETS["no means"] = _times("means", NOTHING)
@@ -119,8 +142,14 @@ def pvalues(name, number):
     found = {}
     for title, change in SETS.items():
         changed = change(weights)
-        shares = torch.tensor([changed[kind] for kind in KEPT["kinds"]], dtype=torch.float64)
-        fused = combine_kinds(KEPT["maxima"], KEPT["maxima"], shares)
+        if title != "as they are" and changed == weights:
+            continue  # there is no such kind in this table
+        maxima = dict(zip(KEPT["kinds"], KEPT["maxima"], strict=True))
+        if "flags" in maxima and "flags" not in changed:
+            maxima["values"] = torch.maximum(maxima["values"], maxima.pop("flags"))
+        largest = torch.stack(list(maxima.values()))
+        shares = torch.tensor([changed[kind] for kind in maxima], dtype=torch.float64)
+        fused = combine_kinds(largest, largest, shares)
         count = int((fused >= fused[0] - 1e-9).sum())
         found[title] = count / len(fused)
     return found
@@ -142,10 +171,11 @@ def run(draws, minutes):
 
 
 def powers():
-    """Set of shares -> scenario -> power."""
+    """Set of shares -> scenario -> power; where a set changes nothing, that of shares as they are."""
     rejected = defaultdict(lambda: defaultdict(list))
     for line in read(STORE):
-        for title, pvalue in line["pvalues"].items():
+        for title in SETS:
+            pvalue = line["pvalues"].get(title, line["pvalues"]["as they are"])
             rejected[title][line["scenario"]].append(pvalue <= ALPHA)
     return {
         title: {name: float(np.mean(tests)) for name, tests in by_scenario.items()}
