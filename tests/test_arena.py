@@ -333,9 +333,23 @@ def test_the_page_and_its_picture_are_written(folder, tmp_path):
     assert "| small-mean | 30 + 30 | mean of 1 of 3 columns | 0.25 (4) | **1.00** (4) |" in text
     assert "| blob-10 | 180 + 180 |" in text and "**0.00**" not in text
     assert "## Rejections without a difference" in text
+    assert "| a test takes | cells | fewest tests | median |" in text
     assert (tmp_path / "docs" / "images" / "arena.png").read_bytes()[:4] == b"\x89PNG"
     shown = invoke(["bench", "arena", "--results", str(folder), "--show"])
     assert "## The leaderboard" in shown.output
+
+
+def test_numbers_of_tests_are_told_by_what_a_test_costs():
+    table = {
+        "blob-10": {"auto": page.Score(1, 40, 0.2), "energy": page.Score(1, 100, 0.05)},
+        "blob-15": {"auto": page.Score(1, 10, 0.3), "mmd-d": page.Score(1, 5, 60.0)},
+    }
+    _, _, *lines = page.numbers_of_tests(table)
+    assert lines == [
+        "| up to 0.1 CPU s | 1 | 100 | 100 |",
+        "| up to 0.3 CPU s | 2 | 10 | 25 |",
+        "| more | 1 | 5 | 5 |",
+    ]
 
 
 def test_where_the_default_is_behind_is_said_on_common_rows(folder):

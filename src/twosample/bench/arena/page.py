@@ -30,6 +30,8 @@ CLOSE = 0.05
 FAR = 0.15
 """Farther behind the best is a weakness."""
 
+_QUICK = (0.1, 0.3, 0.5, 1.0, 3.0)  # CPU seconds of a test
+
 _ROUNDING = 1e-6  # p-values are kept with six digits
 _OURS = "auto"  # whose weaknesses the page lists
 
@@ -171,6 +173,22 @@ def leaderboard(table: Scores, found: Lags) -> list[str]:
     return lines
 
 
+def numbers_of_tests(table: Scores) -> list[str]:
+    """A line for each of some costs: how many tests the cells have in which a test costs less."""
+    lines = [_line(["a test takes", "cells", "fewest tests", "median"]), _line(["---"] * 4)]
+    cells = [score for row in table.values() for score in row.values()]
+    below = -1.0
+    for limit in (*_QUICK, np.inf):
+        counts = [score.tests for score in cells if below < score.cpu_seconds <= limit]
+        if counts:
+            cost = f"up to {limit:g} CPU s" if limit < np.inf else "more"
+            lines.append(
+                _line([cost, str(len(counts)), str(min(counts)), f"{np.median(counts):g}"])
+            )
+        below = limit
+    return lines
+
+
 def weaknesses(found: Lags) -> list[Lag]:
     """Where the default is more than 0.05 behind the best of the others, the farthest first."""
     behind = [lag for lag in found.get(_OURS, {}).values() if lag.gap > CLOSE + 1e-9]
@@ -263,7 +281,8 @@ def page(tests: Mapping[Cell, Results], image: str | None = None) -> str:
         raise InputError("the arena has no results yet; run 'twosample bench arena' first.")
     found = lags(tests)
     board = leaderboard(table, found)
-    lines = ["# The arena", "", _INTRODUCTION, "", "## The leaderboard", "", _BOARD, "", *board]
+    lines = ["# The arena", "", _INTRODUCTION, "", *numbers_of_tests(table)]
+    lines += ["", "## The leaderboard", "", _BOARD, "", *board]
     if image is not None:
         alternative = "For every test a row of dots: how far its power is below the best"
         lines += ["", f"![{alternative}]({image})", "", _PICTURE]
@@ -292,8 +311,9 @@ numbers are shares of tests with p at most 0.05, on samples that are drawn anew 
 are the same for all contestants. `twosample bench arena` runs what is missing, and
 `twosample bench arena --write docs` writes this page: nothing in it is written by hand.
 
-The first tests of a cell are for all; more are given to the default, and to those who are close to
-it or ahead. So the numbers of tests differ, and are told."""
+A cell is one contestant in one scenario. The first tests are for all cells; more are given where a
+test is quick, to the default, and to those who are close to it or ahead. So the numbers of tests
+differ, and are told."""
 _BOARD = f"""\
 A contestant is compared with each of the others on the rows that both were given. *Behind the best*
 is by how much its power is below that of the rival that is farthest ahead. The best of many is
