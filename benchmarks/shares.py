@@ -58,10 +58,10 @@ MIXED = (
     "census-boolean",
     "census-sentinel",
 )
-FORMER = {"values": 1.0, "levels": 0.5, "marks": 0.14, "spreads": 0.14, "landmarks": 0.27}
-"""The first weights of tables with categories, whose flags were values."""
-WITH_FLAGS = {"values": 1.2, "levels": 1.0, "marks": 0.28, "spreads": 0.07, "landmarks": 0.1}
-"""Those that came next."""
+AT_FIRST = {"values": 1.0, "levels": 0.5, "marks": 0.14, "spreads": 0.14, "landmarks": 0.27}
+"""Weights of tables with categories, when flags were values."""
+BEFORE_FLAGS = {"values": 1.2, "levels": 1.0, "marks": 0.28, "spreads": 0.07, "landmarks": 0.1}
+"""The last ones before flags were a kind of their own."""
 
 
 def _times(kind, factor):
@@ -72,20 +72,21 @@ def _times(kind, factor):
 def _as_before(weights):
     if "means" in weights:
         return {**weights, "means": min(0.4, weights["means"])}
-    return _without_flags(weights, FORMER)
+    return _without_flags(weights, AT_FIRST)
 
 
 def _without_flags(weights, others):
     """Weights of tables with categories, where flags are values."""
     if "flags" not in weights:
         return weights
-    return {**{kind: weight for kind, weight in weights.items() if kind != "flags"}, **others}
+    kept = {kind: weight for kind, weight in weights.items() if kind != "flags"}
+    return {**kept, **others}
 
 
 SETS = {
     "as they are": lambda weights: weights,
     "as they were before": _as_before,
-    "flags are values": lambda weights: _without_flags(weights, WITH_FLAGS),
+    "flags are values": lambda weights: _without_flags(weights, BEFORE_FLAGS),
 }
 for _kind in (
     "means",
@@ -139,7 +140,7 @@ def pvalues(name, number):
     )
     test.run(X, Y, rng=generators.numpy("test"), columns=columns, progress=False)
     weights = dict(zip(KEPT["kinds"], KEPT["shares"].tolist(), strict=True))
-    found = {}
+    by_set = {}
     for title, change in SETS.items():
         changed = change(weights)
         if title != "as they are" and changed == weights:
@@ -151,8 +152,8 @@ def pvalues(name, number):
         shares = torch.tensor([changed[kind] for kind in maxima], dtype=torch.float64)
         fused = combine_kinds(largest, largest, shares)
         count = int((fused >= fused[0] - 1e-9).sum())
-        found[title] = count / len(fused)
-    return found
+        by_set[title] = count / len(fused)
+    return by_set
 
 
 def run(draws, minutes):

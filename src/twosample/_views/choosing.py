@@ -95,7 +95,7 @@ def kind_of(stack: View, columns: int, *, categories: bool) -> Kind:
 
     Kernels of all columns see whatever there is in one column, or in one pair. So the shape of that
     column, and the products and cells of that pair, are of their kind, which has a larger share of
-    the level than in wider tables.
+    the level than in wider tables. In wider tables with categories single columns have more.
     """
     own = Kind(stack.kind, stack.weight)
     if columns in _IN_FEW_COLUMNS:

@@ -132,9 +132,7 @@ class Positions(View):
     family = "column"
     kind, weight = _KINDS["columns"]
     regularisation = (math.inf,)
-    atoms: (
-        Tensor  # encoded columns that are seen by their scores; older files have flags among them
-    )
+    atoms: Tensor  # encoded columns with a score: numbers, and flags in older files
     numbers: Tensor  # those of more than two values
     heavy: Tensor  # the places in `numbers` of those whose tails are heavy
     owners: Tensor  # the column that each view looks at

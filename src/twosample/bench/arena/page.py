@@ -30,7 +30,7 @@ CLOSE = 0.05
 FAR = 0.15
 """Farther behind the best is a weakness."""
 
-_QUICK = (0.1, 0.3, 0.5, 1.0, 3.0)  # CPU seconds of a test
+_COSTS = (0.1, 0.3, 0.5, 1.0, 3.0)  # CPU seconds of a test
 
 _ROUNDING = 1e-6  # p-values are kept with six digits
 _OURS = "auto"  # whose weaknesses the page lists
@@ -178,7 +178,7 @@ def numbers_of_tests(table: Scores) -> list[str]:
     lines = [_line(["a test takes", "cells", "fewest tests", "median"]), _line(["---"] * 4)]
     cells = [score for row in table.values() for score in row.values()]
     below = -1.0
-    for limit in (*_QUICK, np.inf):
+    for limit in (*_COSTS, np.inf):
         counts = [score.tests for score in cells if below < score.cpu_seconds <= limit]
         if counts:
             cost = f"up to {limit:g} CPU s" if limit < np.inf else "more"
