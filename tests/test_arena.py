@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from twosample import METHODS, InputError
 from twosample._cli import main as cli
-from twosample.bench.arena import contestants, page, rivals, running
+from twosample.bench.arena import contestants, page, rivals, running, standing
 from twosample.bench.arena.scenarios import SCENARIOS, select
 from twosample.bench.arena.store import ArenaStore, Cell, Chunk, Results, by_cell
 
@@ -295,16 +295,16 @@ def folder(tmp_path):
 
 def test_powers_levels_and_distances_are_counted(folder):
     tests = by_cell(ArenaStore(folder).chunks())
-    table = page.scores(tests)
+    table = standing.scores(tests)
     assert table["small-mean"]["energy"].rate == 1.0
-    assert table["small-mean"]["ks-holm"] == page.Score(1, 4, 1.0)
-    found = page.lags(tests)
+    assert table["small-mean"]["ks-holm"] == standing.Score(1, 4, 1.0)
+    found = standing.lags(tests)
     # Nobody else was in blob-10.
     assert {name: lag.gap for name, lag in found["energy"].items()} == {
         "rounded": 0.75,
         "small-mean": -0.75,
     }
-    assert found["ks-holm"]["small-mean"] == page.Lag("small-mean", "energy", 4, 1, 4, 0.25)
+    assert found["ks-holm"]["small-mean"] == standing.Lag("small-mean", "energy", 4, 1, 4, 0.25)
     board = page.leaderboard(table, found)
     assert board[3].startswith("| energy | 2 | 0.62 | 0.38 | 0.75 (rounded) | 50 % | 0 | 0.250 |")
 
@@ -313,16 +313,46 @@ def test_a_gap_beyond_chance_is_clear():
     low = dict.fromkeys(range(20), 0.01)
     high = dict.fromkeys(range(10), 0.5) | dict.fromkeys(range(10, 30), 0.02)
     cells = {
-        page.Cell("rounded", "auto"): page.Results(high, 1.0),
-        page.Cell("rounded", "energy"): page.Results(low, 1.0),
+        Cell("rounded", "auto"): Results(high, 1.0),
+        Cell("rounded", "energy"): Results(low, 1.0),
     }
-    found = page.lags(cells)
+    found = standing.lags(cells)
     assert list(found) == ["energy", "auto"]  # the best comes first
     lag = found["auto"]["rounded"]
     assert (lag.tests, lag.own, lag.others) == (20, 10, 20)  # of the rows that both were given
     assert lag.pvalue == pytest.approx(2 * 0.5**10)
     assert lag.is_clear and not found["energy"]["rounded"].is_clear
     assert page.weaknesses(found) == [lag]
+
+
+def pvalues(rejected, tests):
+    """Results of a cell in which the first tests rejected."""
+    return Results({number: 0.01 if number < rejected else 0.5 for number in range(tests)}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "open_still"),
+    [
+        (pvalues(4, 5), pvalues(2, 5), True),  # two tests to none may be chance
+        (pvalues(4, 5), pvalues(0, 5), False),
+        (pvalues(2, 5), pvalues(5, 5), True),  # behind, which more tests are to confirm
+        (pvalues(96, 100), pvalues(5, 5), False),  # nobody can be far ahead of 0.96
+        (pvalues(60, 100), pvalues(60, 100), True),
+    ],
+)
+def test_cells_are_undecided_until_the_default_is_ahead(own, theirs, open_still):
+    tests = {
+        Cell("rounded", "auto"): own,
+        Cell("rounded", "energy"): theirs,
+        Cell("rounded-null", "auto"): pvalues(0, 5),
+        Cell("rounded-null", "energy"): pvalues(0, 5),
+        Cell("blob-10", "energy"): pvalues(1, 5),  # beside nobody
+    }
+    cells = standing.undecided(tests)
+    assert cells == ({Cell("rounded", "auto"), Cell("rounded", "energy")} if open_still else set())
+    chosen = contestants.select(["auto", "energy"])
+    jobs = running.missing(select(["rounded*"]), chosen, tests, trials=200, only=cells)
+    assert {Cell(job.scenario, job.contestant) for job in jobs} == cells
 
 
 def test_the_page_and_its_picture_are_written(folder, tmp_path):
@@ -341,8 +371,8 @@ def test_the_page_and_its_picture_are_written(folder, tmp_path):
 
 def test_numbers_of_tests_are_told_by_what_a_test_costs():
     table = {
-        "blob-10": {"auto": page.Score(1, 40, 0.2), "energy": page.Score(1, 100, 0.05)},
-        "blob-15": {"auto": page.Score(1, 10, 0.3), "mmd-d": page.Score(1, 5, 60.0)},
+        "blob-10": {"auto": standing.Score(1, 40, 0.2), "energy": standing.Score(1, 100, 0.05)},
+        "blob-15": {"auto": standing.Score(1, 10, 0.3), "mmd-d": standing.Score(1, 5, 60.0)},
     }
     _, _, *lines = page.numbers_of_tests(table)
     assert lines == [
@@ -357,15 +387,15 @@ def test_where_the_default_is_behind_is_said_on_common_rows(folder):
     store.append(Chunk("small-mean", "auto", 0, (0.5, 0.04, 0.9), 0.4))  # the fourth is not known
     store.append(Chunk("rounded", "auto", 0, (0.01, 0.01, 0.01, 0.01), 0.4))
     tests = by_cell(store.chunks())
-    behind = page.weaknesses(page.lags(tests))
-    assert behind == [page.Lag("small-mean", "energy", 3, 1, 3, 0.5)]
+    behind = page.weaknesses(standing.lags(tests))
+    assert behind == [standing.Lag("small-mean", "energy", 3, 1, 3, 0.5)]
     text = page.page(tests)
     reason = page.REASONS["small-mean"]
     assert f"| small-mean | 0.33 | energy | 1.00 | 0.67 | 3 | 0.5 | {reason} |" in text
 
 
 def test_the_best_of_the_paper_stands_beside_the_default():
-    score = page.Score(rejections=9, tests=10, cpu_seconds=1.0)
+    score = standing.Score(rejections=9, tests=10, cpu_seconds=1.0)
     lines = page.published_table({"higgs-3000": {"auto": score}, "digits-200": {"energy": score}})
     assert lines[2:] == ["| higgs-3000 | 3000 + 3000 | mmd-d | 0.403 | 0.90 | 10 |"]
 

@@ -41,6 +41,12 @@ def arena(
             metavar="SECONDS", min=0, help="Only cells in which a test is known to be as quick."
         ),
     ] = None,
+    undecided: Annotated[
+        bool,
+        typer.Option(
+            "--undecided", help="Only cells whose tests leave open whether 'auto' is ahead."
+        ),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(metavar="NUMBER", min=1, help="Processes; by default one for each core."),
@@ -77,10 +83,11 @@ def arena(
       twosample bench arena --scenario 'blob-*' --method mmd-d --trials 20
       twosample bench arena --time 60
       twosample bench arena --trials 100 --longest 0.3
+      twosample bench arena --trials 20 --undecided
       twosample bench arena --write docs
     """
     with sentences(interrupted=_GO_ON):
-        from ..bench.arena import contestants, running, scenarios
+        from ..bench.arena import contestants, running, scenarios, standing
         from ..bench.arena.store import ArenaStore, by_cell
 
         if sum((listed, show, write is not None)) > 1:
@@ -95,12 +102,14 @@ def arena(
             time_limit = math.inf if minutes is None else 60 * minutes
             store = ArenaStore(results)
             store.check()  # an error later would lose what was computed
+            tests = by_cell(store.chunks())
             todo = running.missing(
                 scenarios.select(scenario or []),
                 contestants.select(method or []),
-                by_cell(store.chunks()),
+                tests,
                 trials,
                 math.inf if longest is None else longest,
+                standing.undecided(tests) if undecided else None,
             )
             _run(todo, store, workers, time_limit, quiet)
 

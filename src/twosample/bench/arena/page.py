@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from ..._saving.saving import replace, writable
 from ...errors import InputError
@@ -19,126 +17,13 @@ from .contestants import contestants
 from .from_paper import PUBLISHED
 from .scenario import Scenario
 from .scenarios import SCENARIOS
+from .standing import ALPHA, CLOSE, DEFAULT, Lag, Lags, Score, Scores, gaps_of, lags, scores
 from .store import Cell, Results
-
-ALPHA = 0.05
-"""The level of all tests."""
-
-CLOSE = 0.05
-"""So far behind the best is as good as the best."""
 
 FAR = 0.15
 """Farther behind the best is a weakness."""
 
 _COSTS = (0.1, 0.3, 0.5, 1.0, 3.0)  # CPU seconds of a test
-
-_ROUNDING = 1e-6  # p-values are kept with six digits
-_OURS = "auto"  # whose weaknesses the page lists
-
-
-class Score(NamedTuple):
-    """How often a contestant rejected in a scenario, and what a test took."""
-
-    rejections: int
-    tests: int
-    cpu_seconds: float
-
-    @property
-    def rate(self) -> float:
-        """The share of tests that rejected: the power, or without a difference the level."""
-        return self.rejections / self.tests
-
-
-Scores = dict[str, dict[str, Score]]
-"""Scenario -> contestant -> score."""
-
-
-def scores(tests: Mapping[Cell, Results]) -> Scores:
-    """Count the rejections of every cell, scenarios and contestants in their order."""
-    table: Scores = {}
-    for scenario in SCENARIOS:
-        row = {}
-        for contestant in contestants():
-            known = tests.get(Cell(scenario, contestant))
-            if known is not None:
-                rejections = len(_rejected(known))
-                row[contestant] = Score(rejections, len(known.pvalues), known.cpu_seconds)
-        if row:
-            table[scenario] = row
-    return table
-
-
-def _rejected(known: Results) -> set[int]:
-    """The numbers of the tests that rejected."""
-    return {number for number, pvalue in known.pvalues.items() if pvalue <= ALPHA + _ROUNDING}
-
-
-class Lag(NamedTuple):
-    """A contestant beside another one in a scenario, on the rows that both were given."""
-
-    scenario: str
-    rival: str
-    tests: int
-    own: int  # rejections of the contestant
-    others: int  # rejections of the rival
-    pvalue: float  # of a gap like this one between tests of equal power
-
-    @property
-    def gap(self) -> float:
-        """By how much the power of the contestant is lower; below 0 where it is higher."""
-        return (self.others - self.own) / self.tests
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether it is more than 0.05 behind, and not by chance."""
-        return self.gap > CLOSE + 1e-9 and self.pvalue <= ALPHA
-
-
-Lags = dict[str, dict[str, Lag]]
-"""Contestant -> scenario -> the rival that is farthest ahead of it."""
-
-
-def lags(tests: Mapping[Cell, Results]) -> Lags:
-    """Compare every contestant with every other; the one that is least behind comes first."""
-    found: Lags = {}
-    for scenario in SCENARIOS.values():
-        if not scenario.different:
-            continue
-        row = _contestants_in(scenario.name, tests)
-        for contestant, own in row.items():
-            others = [
-                _compare(scenario.name, own, rival, theirs)
-                for rival, theirs in row.items()
-                if rival != contestant and own.pvalues.keys() & theirs.pvalues.keys()
-            ]
-            if others:
-                worst = max(others, key=lambda lag: lag.gap)
-                found.setdefault(contestant, {})[scenario.name] = worst
-    means = {name: float(np.mean(_gaps(of_one))) for name, of_one in found.items()}
-    return {name: found[name] for name in sorted(found, key=lambda name: means[name])}
-
-
-def _contestants_in(scenario: str, tests: Mapping[Cell, Results]) -> dict[str, Results]:
-    """The results of a scenario by contestant, in the order of these."""
-    cells = {contestant: Cell(scenario, contestant) for contestant in contestants()}
-    return {contestant: tests[cell] for contestant, cell in cells.items() if cell in tests}
-
-
-def _gaps(of_one: Mapping[str, Lag]) -> list[float]:
-    """How far behind the best a contestant is in each scenario: 0 where it is the best."""
-    return [max(0.0, lag.gap) for lag in of_one.values()]
-
-
-def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> Lag:
-    common = own.pvalues.keys() & rival.pvalues.keys()
-    rejected = _rejected(own) & common
-    by_rival = _rejected(rival) & common
-    only_own = len(rejected - by_rival)
-    only_rival = len(by_rival - rejected)
-    different = only_own + only_rival
-    # Between tests of equal power each of the two is as likely to be the one that rejects.
-    pvalue = stats.binomtest(only_rival, different).pvalue if different else 1.0
-    return Lag(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
 
 
 # Tables
@@ -154,7 +39,7 @@ def leaderboard(table: Scores, found: Lags) -> list[str]:
     for contestant, of_one in found.items():
         own = {name: row[contestant] for name, row in table.items() if contestant in row}
         powers = [own[name].rate for name in of_one]
-        gaps = _gaps(of_one)
+        gaps = gaps_of(of_one)
         close = sum(gap <= CLOSE + 1e-9 for gap in gaps)
         worst = max(of_one.values(), key=lambda lag: lag.gap)
         seconds = np.median([score.cpu_seconds for score in own.values()])
@@ -191,7 +76,7 @@ def numbers_of_tests(table: Scores) -> list[str]:
 
 def weaknesses(found: Lags) -> list[Lag]:
     """Where the default is more than 0.05 behind the best of the others, the farthest first."""
-    behind = [lag for lag in found.get(_OURS, {}).values() if lag.gap > CLOSE + 1e-9]
+    behind = [lag for lag in found.get(DEFAULT, {}).values() if lag.gap > CLOSE + 1e-9]
     return sorted(behind, key=lambda lag: -lag.gap)
 
 
@@ -199,7 +84,7 @@ def weakness_table(behind: Sequence[Lag]) -> list[str]:
     """A line for each scenario in which the default is behind, with the reason if it is known."""
     lines = [
         _line(
-            ["scenario", _OURS, "best", "its power", "behind", "tests", "p of the gap", "reason"]
+            ["scenario", DEFAULT, "best", "its power", "behind", "tests", "p of the gap", "reason"]
         ),
         _line(["---"] * 8),
     ]
@@ -221,11 +106,11 @@ def weakness_table(behind: Sequence[Lag]) -> list[str]:
 def published_table(table: Scores) -> list[str]:
     """A line for each setting whose power the paper prints: the best of its tests, and ours."""
     lines = [
-        _line(["scenario", "rows", "best of the paper", "its power there", _OURS, "tests"]),
+        _line(["scenario", "rows", "best of the paper", "its power there", DEFAULT, "tests"]),
         _line(["---"] * 6),
     ]
     for scenario, (experiment, row) in PUBLISHED.items():
-        own = table.get(scenario, {}).get(_OURS)
+        own = table.get(scenario, {}).get(DEFAULT)
         if own is None:
             continue
         printed = EXPERIMENTS[experiment].published[row]
@@ -324,12 +209,12 @@ _PICTURE = f"""\
 A dot is a scenario: by how much the power of the test is below that of the best in it. The lines
 are at {CLOSE} and {FAR}. The bar is the mean."""
 _BEHIND = f"""\
-Scenarios in which `{_OURS}` is more than {CLOSE} behind the best of the others, on the rows that
+Scenarios in which `{DEFAULT}` is more than {CLOSE} behind the best of the others, on the rows that
 both were given. The p-value is that of a gap like this between two tests of equal power; but the
 best of many is chosen after the fact, so that some are small by chance."""
 _BESIDE = f"""\
 Settings for which the paper prints a power. Its tests had the same rows, one half to train on and
-the other to test. `{_OURS}` gets them whole."""
+the other to test. `{DEFAULT}` gets them whole."""
 _CELLS = "In brackets: how many tests there were. Bold: the best of the scenario."
 _NULLS = "Both samples come from the same distribution, so that 5 % are to be rejected at most."
 
@@ -367,7 +252,8 @@ def write(folder: Path, tests: Mapping[Cell, Results]) -> list[Path]:
     image = folder / "images" / "arena.png"
     image.parent.mkdir(parents=True, exist_ok=True)
     gaps = {
-        name: dict(zip(of_one, _gaps(of_one), strict=True)) for name, of_one in lags(tests).items()
+        name: dict(zip(of_one, gaps_of(of_one), strict=True))
+        for name, of_one in lags(tests).items()
     }
     figures.save(picture.draw(gaps, (CLOSE, FAR)), image)
     target = folder / "arena.md"

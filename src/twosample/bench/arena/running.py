@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ def missing(
     tests: Mapping[Cell, Results],
     trials: int | None = None,
     longest: float = math.inf,
+    only: Container[Cell] | None = None,
 ) -> list[Job]:
     """Return what is to be done, in order.
 
@@ -66,15 +67,18 @@ def missing(
     longest
         Only cells in which a test takes at most so many CPU seconds, if that is not infinite. Cells
         without any test are left out then: nobody knows what they take.
+    only
+        Only these cells, if not None.
     """
     every = list(scenarios)
     jobs: list[tuple[int, Job]] = []
     for contestant in chosen:
         for scenario in every:
-            if scenario.kind not in contestant.kinds:
+            cell = Cell(scenario.name, contestant.name)
+            if scenario.kind not in contestant.kinds or (only is not None and cell not in only):
                 continue
             wanted = contestant.trials(scenario) if trials is None else trials
-            known = tests.get(Cell(scenario.name, contestant.name))
+            known = tests.get(cell)
             seconds = math.inf if known is None else known.cpu_seconds
             if seconds > longest:
                 continue
