@@ -27,6 +27,8 @@ PERMUTATIONS = 499
 _FEW_PERMUTATIONS = 199  # where a labelling costs more
 _MANY = 5000  # pooled rows from which the energy distance is one of those
 _FITS = 99  # of forests that are grown anew for every labelling
+_FEW_FITS = 39  # where a forest takes long to grow, with more than so many pooled rows:
+_EASILY_GROWN = 1000
 _ROUNDS = 100  # of boosting
 _TREES = 200  # of a forest that is grown once
 _FEW_TREES = 50  # of one that is grown for every labelling
@@ -146,7 +148,8 @@ def out_of_bag_forest(points: Array, n: int, rng: np.random.Generator) -> float:
     ensemble = _sklearn("RandomForestClassifier")
     total = len(points)
     values = []
-    for labels in labellings(n, total, _FITS, rng):
+    fits = _FITS if total <= _EASILY_GROWN else _FEW_FITS
+    for labels in labellings(n, total, fits, rng):
         model = ensemble(
             n_estimators=_FEW_TREES,
             min_samples_leaf=3,
