@@ -255,6 +255,45 @@ def test_pieces_do_not_depend_on_workers(client):
     assert counts[0][0] > 10
 
 
+def test_few_pieces_are_under_way_at_a_time(client):
+    taken = 0
+
+    def work():
+        nonlocal taken
+        for number in range(200):
+            taken += 1
+            yield number, 1
+
+    ahead = []
+    for number, result in enumerate(DaskWorkers(client).map(int.__add__, work())):
+        assert result == number + 1
+        ahead.append(taken - number)
+    assert number == 199
+    # The two workers of this test have sixteen pieces between them.
+    assert max(ahead) == 16
+
+
+@pytest.mark.parametrize("pick", [slice(7, 9), (slice(None), 3), slice(None, None, 500)])
+def test_some_rows_travel_without_the_others(pick):
+    rows = torch.randn(5000, 40)
+    packed = cluster._packed({"some": [rows[pick]]})
+    (back,) = cluster._unpacked(packed)["some"]
+    assert torch.equal(back, rows[pick])
+    assert len(packed.content) < 2 * rows[pick].nbytes + 1000
+
+
+def test_all_else_travels_as_it_is():
+    weight = torch.nn.Parameter(torch.ones(3))
+    sparse = torch.eye(3).to_sparse()
+    double = functools.partial(torch.mul, torch.ones(2).expand(4, 2))
+    back_weight, back_sparse, back_double = cluster._unpacked(
+        cluster._packed((weight, sparse, double))
+    )
+    assert isinstance(back_weight, torch.nn.Parameter) and back_weight.requires_grad
+    assert torch.equal(back_sparse.to_dense(), torch.eye(3))
+    assert torch.equal(back_double(2), torch.full((4, 2), 2.0))
+
+
 # What can go wrong
 
 

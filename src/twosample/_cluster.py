@@ -12,17 +12,20 @@ the client.
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice, takewhile
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .errors import ClusterError, InputError, MissingDependency
 
@@ -30,8 +33,14 @@ from .errors import ClusterError, InputError, MissingDependency
 _LOOK = 1.0
 # Seconds in which a scheduler has to answer when a client connects.
 _ANSWER = 5.0
-# The most results fetched in one round trip: one at a time would cost a round trip for each.
-_AT_ONCE = 64
+# Bytes of results fetched in one round trip, and the most results: one at a time would cost a round
+# trip for each, but this process and the scheduler need memory for those that travel together.
+_BYTES_AT_ONCE = 64 * 2**20
+_MOST_AT_ONCE = 64
+# Pieces that are under way for each worker, and at least: enough that no worker waits for its next.
+# The scheduler keeps what they take, so that there must not be too many.
+_UNDER_WAY = 4
+_LEAST_UNDER_WAY = 16
 
 
 @dataclass(frozen=True)
@@ -83,12 +92,24 @@ class DaskWorkers:
     def map(
         self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        """Yield `function(*each)` for each of `arguments`, in order; arguments may be futures."""
+        """Yield `function(*each)` for each of `arguments`, in order; arguments may be futures.
+
+        Arguments are taken as workers get on, so that few pieces are in memory at a time.
+        """
         futures: deque[Any] = deque()
+        waiting = iter(arguments)
+        at_once = None  # how many results are fetched together, once it is known how large one is
         try:
-            futures.extend(self.call(function, *each) for each in arguments)
-            while futures:
-                for result in self._first_results(futures):
+            while True:
+                most = max(_LEAST_UNDER_WAY, _UNDER_WAY * self._workers())
+                next_ones = islice(waiting, max(0, most - len(futures)))
+                futures.extend(self.call(function, *each) for each in next_ones)
+                if not futures:
+                    return
+                results = self._first_results(futures, at_once or 1)
+                if at_once is None:
+                    at_once = _fetched_together(results[0])
+                for result in results:
                     futures.popleft()  # without a future, its worker forgets the result
                     yield result
         finally:
@@ -112,14 +133,14 @@ class DaskWorkers:
             # Not pure: a pure task would share its result with any other of the same arguments.
             return self.client.submit(function, *arguments, pure=False)
 
-    def _first_results(self, futures: Sequence[Any]) -> Any:
-        """Wait for the first of these tasks and return the results of all leading ones then done.
+    def _first_results(self, futures: Sequence[Any], most: int) -> Any:
+        """Wait for the first of these tasks; return its result and those of the next that are done.
 
         Raises a `ClusterError` when nobody is left who could give them.
         """
         alone_since = None
         while True:
-            results = self._gathered(futures)
+            results = self._gathered(futures, most)
             if results is not None:
                 return results
             if self._workers():
@@ -134,13 +155,13 @@ class DaskWorkers:
                     f"start one with 'dask worker {address}'."
                 )
 
-    def _gathered(self, futures: Sequence[Any]) -> Any:
-        """Return the results of the leading futures that are done, or None if the first is not."""
+    def _gathered(self, futures: Sequence[Any], most: int) -> Any:
+        """Return results of the leading futures that are done, or None if the first is not."""
         distributed = _distributed()
         try:
             futures[0].exception(timeout=_LOOK)  # returns when the task is done, however it ended
             leading = takewhile(lambda future: future.done(), futures)
-            ready = list(islice(leading, _AT_ONCE))
+            ready = list(islice(leading, most))
             gather = partial(self.client.gather, ready, asynchronous=True)
             return self.client.sync(gather, callback_timeout=self.patience)
         except distributed.KilledWorker as error:
@@ -199,9 +220,38 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _packed(value: Any) -> _Packed:
+    file = io.BytesIO()
+    _pickler()(file).dump(value)
+    return _Packed(file.getvalue())
+
+
+@cache
+def _pickler() -> type[Any]:
     import cloudpickle
 
-    return _Packed(cloudpickle.dumps(value))
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # has no types of its own
+        """Lets a tensor that is a part of a larger one travel without the rest."""
+
+        def reducer_override(self, value: Any) -> Any:
+            if type(value) is Tensor and _is_part(value):
+                # Torch would pickle the numbers of the whole: all rows with every few of them.
+                return value.clone().__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+            return super().reducer_override(value)
+
+    return Pickler
+
+
+def _is_part(tensor: Tensor) -> bool:
+    """Whether there are more numbers in the memory that a tensor looks at than its own."""
+    if tensor.layout is not torch.strided or tensor.requires_grad:
+        return False
+    return tensor.untyped_storage().nbytes() > tensor.nbytes
+
+
+def _fetched_together(result: Any) -> int:
+    """How many results of this size are fetched in one round trip."""
+    size = len(_packed(result).content)
+    return min(_MOST_AT_ONCE, max(1, _BYTES_AT_ONCE // size))
 
 
 def _unpacked(value: Any) -> Any:
