@@ -1,6 +1,6 @@
 """The default on a Dask cluster of processes on loopback: CPU seconds and memory of each process.
 
-    python benchmarks/default_on_cluster.py run [--rows 500000 5000000] [--columns 10] [--workers 4] [--alone]
+    python benchmarks/default_on_cluster.py run [--rows 500000 1000000] [--columns 10] [--workers 4] [--alone]
     python benchmarks/default_on_cluster.py table [--write]     from the stored results; --write puts it into docs/clusters.md
 
 Both samples have so many rows of the same normal law, in .npy files. So the views do not decide,
@@ -30,7 +30,8 @@ from twosample import Stream
 
 STORE = Path(__file__).parent / "results" / "default_on_cluster.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "clusters.md"
-ROWS = (500_000, 5_000_000)
+ROWS = (500_000, 1_000_000)
+EXTRAPOLATED = 5_000_000  # rows of each sample
 PART = 500_000  # rows drawn and written at a time
 
 
@@ -105,6 +106,23 @@ def run(rows, columns, workers, alone):
     } | stamp("dask", "distributed")
 
 
+def extrapolated(fewer, more):
+    """What more rows would take, along the line through two runs."""
+
+    def at_last(value):
+        slope = (value(more) - value(fewer)) / (more["rows"] - fewer["rows"])
+        return value(more) + slope * (EXTRAPOLATED - more["rows"])
+
+    worker = at_last(lambda r: np.mean([each["cpu_seconds"] for each in r["workers"]]))
+    client = at_last(lambda r: r["client"]["cpu_seconds"])
+    memory = at_last(lambda r: r["client"]["peak_mebibytes"])
+    return (
+        f"Extrapolated along a line, not measured: {2 * EXTRAPOLATED:,} rows, half of them in each "
+        f"sample, take {worker:.0f} CPU seconds of each worker, {client:.0f} of the client and "
+        f"{memory / 1024:.1f} GiB of its memory."
+    )
+
+
 def table(records):
     """The last line of every number of rows, as Markdown."""
     latest = {(r["rows"], r["columns"], len(r["workers"])): r for r in records}
@@ -123,7 +141,10 @@ def table(records):
             f"| {r['client']['peak_mebibytes']} | {alone} |"
         )
     last = records[-1]
+    alike = [r for _, r in sorted(latest.items()) if len(r["workers"]) == len(last["workers"])]
     lines += [
+        "",
+        extrapolated(*alike[-2:]),
         "",
         f"Rows in .npy files; {last['processor']}, {last['cores']} cores, one thread a process; "
         f"torch {last['torch']}, dask {last['dask']}, {last['date']}.",

@@ -273,6 +273,12 @@ def test_few_pieces_are_under_way_at_a_time(client):
     assert max(ahead) == 16
 
 
+def test_large_results_travel_alone():
+    assert cluster._fetched_together(torch.zeros(10**7, dtype=torch.float64)) == 1
+    assert cluster._fetched_together(torch.zeros(2 * 10**6, dtype=torch.float64)) == 4
+    assert cluster._fetched_together(1) == cluster._MOST_AT_ONCE
+
+
 @pytest.mark.parametrize("pick", [slice(7, 9), (slice(None), 3), slice(None, None, 500)])
 def test_some_rows_travel_without_the_others(pick):
     rows = torch.randn(5000, 40)

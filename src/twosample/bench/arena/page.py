@@ -196,9 +196,10 @@ numbers are shares of tests with p at most 0.05, on samples that are drawn anew 
 are the same for all contestants. `twosample bench arena` runs what is missing, and
 `twosample bench arena --write docs` writes this page: nothing in it is written by hand.
 
-A cell is one contestant in one scenario. The first tests are for all cells; more are given where a
-test is quick, to the default, and to those who are close to it or ahead. So the numbers of tests
-differ, and are told."""
+A cell is one contestant in one scenario. The first tests are for all cells. More are given where a
+test is quick, to the default, and where a few tests leave open whether the default is ahead
+(`--undecided`). So the numbers of tests differ, and are told. A cell with five tests or fewer shows
+who is far behind, and little else."""
 _BOARD = f"""\
 A contestant is compared with each of the others on the rows that both were given. *Behind the best*
 is by how much its power is below that of the rival that is farthest ahead. The best of many is
