@@ -151,6 +151,7 @@ def table(records):
     latest = {(r["rows"], r["columns"], method_of(r) == "auto", r["streamed"]): r for r in records}
     last = [record for _, record in sorted(latest.items())]
     final = [record for record in last if record["streamed"]][-1]
+    processors = " or ".join(dict.fromkeys(record["processor"] for record in last))
     per_million = final["cpu_seconds"] / (2 * final["rows"]) * 1e6
     return "\n".join(
         [
@@ -160,8 +161,9 @@ def table(records):
             f"At {final['rows']:,} rows a sample of {final['columns']} columns, a million rows take "
             f"{per_million:.0f} CPU seconds by the views, from files, and the time grows with the "
             "rows. *With a kernel*: the default where the views do not decide. "
-            "[Ten million rows on four workers](clusters.md#what-it-takes) are measured, too.",
-            f"{final['processor']}, one thread; twosample {final['twosample']}, torch "
+            "[Clusters](clusters.md#what-it-takes) has the same with four workers, and what ten "
+            "million rows would take.",
+            f"{processors}, one thread; twosample {final['twosample']}, torch "
             f"{final['torch']}, Python {final['python']}, {final['date']}, load {final['load']}.",
         ]
     )
