@@ -257,19 +257,17 @@ def _embedded_there(
     at_y = _in_order(_places(survey.rows[1].tested, survey.sizes[1])) + n
 
     def arguments() -> Iterator[tuple[Any, ...]]:
-        # When the last is out, nothing here refers to the parts any more, so workers forget those
-        # they are done with.
         shared = workers.share(embed)
         how = workers.share((survey.schema, scaling))
-        parts_x = list(_parts_there(pair[0], "X", survey, 0, how, workers))
-        parts_y = list(_parts_there(pair[1], "Y", survey, 1, how, workers))
+        of_x = _PartsInTurn(_parts_there(pair[0], "X", survey, 0, how, workers))
+        of_y = _PartsInTurn(_parts_there(pair[1], "Y", survey, 1, how, workers))
         done_x = 0
         done_y = 0
         for deal in deals:
             dealt.append(deal)
             taken = [
-                *_overlaps(parts_x, done_x, done_x + deal.of_x),
-                *_overlaps(parts_y, done_y, done_y + deal.of_y),
+                *of_x.rows(done_x, done_x + deal.of_x),
+                *of_y.rows(done_y, done_y + deal.of_y),
             ]
             done_x += deal.of_x
             done_y += deal.of_y
@@ -291,13 +289,29 @@ def _in_order(places: Tensor) -> Tensor:
     return places[places >= 0]
 
 
-def _overlaps(parts: list[_Part], first: int, end: int) -> Iterator[tuple[Any, slice]]:
-    """The parts that hold rows from `first` to `end`, and where in them these stand."""
-    for part in parts:
-        if part.first < end and part.end > first:
-            start = max(first, part.first) - part.first
-            stop = min(end, part.end) - part.first
-            yield part.points, slice(start, stop)
+class _PartsInTurn:
+    """Parts on workers: each is asked for when its rows are wanted, and forgotten after them."""
+
+    def __init__(self, parts: Iterator[_Part]) -> None:
+        self._to_come = parts
+        self._held: list[_Part] = []
+
+    def rows(self, first: int, end: int) -> list[tuple[Any, slice]]:
+        """The parts that hold rows from `first` to `end`, and where in them these stand."""
+        while not self._held or self._held[-1].end < end:
+            part = next(self._to_come, None)
+            if part is None:
+                break
+            self._held.append(part)
+        # Without a name here, a part is forgotten by its worker when all who take of it are done.
+        self._held = [part for part in self._held if part.end > first]
+        found = []
+        for part in self._held:
+            if part.first < end:
+                start = max(first, part.first) - part.first
+                stop = min(end, part.end) - part.first
+                found.append((part.points, slice(start, stop)))
+        return found
 
 
 def _parts_there(
