@@ -349,10 +349,31 @@ def test_cells_are_undecided_until_the_default_is_ahead(own, theirs, open_still)
         Cell("blob-10", "energy"): pvalues(1, 5),  # beside nobody
     }
     cells = standing.undecided(tests)
-    assert cells == ({Cell("rounded", "auto"), Cell("rounded", "energy")} if open_still else set())
+    of_both = [Cell("rounded", "energy"), Cell("rounded", "auto")]
+    assert cells == (of_both if open_still else [])
     chosen = contestants.select(["auto", "energy"])
     jobs = running.missing(select(["rounded*"]), chosen, tests, trials=200, only=cells)
-    assert {Cell(job.scenario, job.contestant) for job in jobs} == cells
+    assert {Cell(job.scenario, job.contestant) for job in jobs} == set(cells)
+
+
+def test_the_closest_are_run_first():
+    tests = {
+        Cell("rounded", "auto"): pvalues(5, 10),
+        Cell("rounded", "forest"): pvalues(4, 10),
+        Cell("rounded", "energy"): pvalues(6, 10),
+        Cell("small-mean", "auto"): pvalues(5, 10),
+        Cell("small-mean", "energy"): pvalues(5, 10),
+    }
+    cells = standing.undecided(tests)
+    chosen = contestants.select(["forest", "energy", "auto"])
+    scenarios = select(["small-mean", "rounded"])
+    jobs = running.missing(scenarios, chosen, tests, trials=20, only=cells)
+    # Once the next five tests of all cells, then once more.
+    once = [Cell(job.scenario, job.contestant) for job in jobs if job.first == 10]
+    assert once == cells
+    assert [job.first for job in jobs] == [10] * 5 + [15] * 5
+    assert set(cells[:2]) == {Cell("rounded", "auto"), Cell("rounded", "energy")}
+    assert cells[-1] == Cell("rounded", "forest")
 
 
 def test_the_page_and_its_picture_are_written(folder, tmp_path):

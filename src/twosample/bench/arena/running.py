@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ def missing(
     tests: Mapping[Cell, Results],
     trials: int | None = None,
     longest: float = math.inf,
-    only: Container[Cell] | None = None,
+    only: Sequence[Cell] | None = None,
 ) -> list[Job]:
     """Return what is to be done, in order.
 
@@ -68,14 +68,15 @@ def missing(
         Only cells in which a test takes at most so many CPU seconds, if that is not infinite. Cells
         without any test are left out then: nobody knows what they take.
     only
-        Only these cells, if not None.
+        Only these cells, if not None, the first of them first.
     """
     every = list(scenarios)
-    jobs: list[tuple[int, Job]] = []
+    place = None if only is None else {cell: number for number, cell in enumerate(only)}
+    jobs: list[tuple[int, int, Job]] = []
     for contestant in chosen:
         for scenario in every:
             cell = Cell(scenario.name, contestant.name)
-            if scenario.kind not in contestant.kinds or (only is not None and cell not in only):
+            if scenario.kind not in contestant.kinds or (place is not None and cell not in place):
                 continue
             wanted = contestant.trials(scenario) if trials is None else trials
             known = tests.get(cell)
@@ -88,10 +89,11 @@ def missing(
                 numbers = [k for k in range(start, min(start + chunk, wanted)) if k not in there]
                 if numbers:
                     count = numbers[-1] + 1 - numbers[0]
-                    jobs.append((turn, Job(scenario.name, contestant.name, numbers[0], count)))
+                    job = Job(scenario.name, contestant.name, numbers[0], count)
+                    jobs.append((turn, place[cell] if place else 0, job))
     # Sorting is stable: within a turn contestants and scenarios keep their order.
-    jobs.sort(key=lambda entry: entry[0])
-    return [job for _, job in jobs]
+    jobs.sort(key=lambda entry: entry[:2])
+    return [job for _, _, job in jobs]
 
 
 def seed(scenario: str, number: int) -> int:

@@ -136,13 +136,14 @@ def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> La
     return Lag(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
 
 
-def undecided(tests: Mapping[Cell, Results]) -> set[Cell]:
+def undecided(tests: Mapping[Cell, Results]) -> list[Cell]:
     """The cells of contestants that may be as good as the default, and those of the default there.
 
     A contestant is behind where the default nearly always rejects, and where the default rejects
-    more often on the rows that both were given and chance does not explain it.
+    more often on the rows that both were given and chance does not explain it. The cells in which
+    the default is farthest behind, or least ahead, come first.
     """
-    cells = set()
+    gaps: dict[Cell, float] = {}
     for scenario in SCENARIOS.values():
         row = _contestants_in(scenario.name, tests)
         own = row.pop(DEFAULT, None)
@@ -151,6 +152,9 @@ def undecided(tests: Mapping[Cell, Results]) -> set[Cell]:
         if len(_rejected(own)) >= _NEVER_BEHIND * len(own.pvalues):
             continue
         for name, theirs in row.items():
-            if not _compare(scenario.name, own, name, theirs).is_clear_lead:
-                cells |= {Cell(scenario.name, name), Cell(scenario.name, DEFAULT)}
-    return cells
+            lag = _compare(scenario.name, own, name, theirs)
+            if not lag.is_clear_lead:
+                gaps[Cell(scenario.name, name)] = lag.gap
+                beside = Cell(scenario.name, DEFAULT)
+                gaps[beside] = max(lag.gap, gaps.get(beside, -1.0))
+    return sorted(gaps, key=lambda cell: -gaps[cell])
