@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,25 @@ def spent(pid):
     }
 
 
+@contextmanager
+def started(count):
+    """A scheduler and so many workers: gives a client and the processes, the scheduler first."""
+    processes = []
+    try:
+        scheduler, address = start_scheduler()
+        processes.append(scheduler)
+        processes += [start_worker(address) for _ in range(count)]
+        with Client(address, timeout=120, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=120)
+            client.run(__import__, "twosample")  # importing torch is no part of the test
+            client.run_on_scheduler(__import__, "twosample")
+            yield client, processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def timed(work):
     forget_peak()
     cpu = time.process_time()
@@ -114,30 +134,17 @@ def run(n, count, kill):
     alone, here = timed(lambda: fitted.test(*held_out, rng=1, progress=False))
     print(f"one machine: p = {alone.pvalue}, MMD^2 = {alone.statistic:.6g}, {here}", flush=True)
 
-    processes = []
     seen = {}
-    try:
-        scheduler, address = start_scheduler()
-        processes.append(scheduler)
-        processes += [start_worker(address) for _ in range(count)]
-        with Client(address, timeout=120, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=120)
-            client.run(__import__, "twosample")  # importing torch is no part of the test
-            client.run_on_scheduler(__import__, "twosample")
-            before = {process.pid: spent(process.pid)["cpu_seconds"] for process in processes}
-            two_sample.DaskWorkers = killing(processes[1] if kill else None, seen)
-            together, there = timed(
-                lambda: fitted.test(*held_out, rng=1, progress=False, client=client)
-            )
-            alive = {p.pid: spent(p.pid) for p in processes if p.poll() is None}
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    if kill:
-        seen["killed"]["cpu_seconds"] = round(
-            seen["killed"]["cpu_seconds"] - before[processes[1].pid], 2
+    with started(count) as (client, processes):
+        scheduler, doomed, *_ = processes
+        before = {process.pid: spent(process.pid)["cpu_seconds"] for process in processes}
+        two_sample.DaskWorkers = killing(doomed if kill else None, seen)
+        together, there = timed(
+            lambda: fitted.test(*held_out, rng=1, progress=False, client=client)
         )
+        alive = {p.pid: spent(p.pid) for p in processes if p.poll() is None}
+    if kill:
+        seen["killed"]["cpu_seconds"] = round(seen["killed"]["cpu_seconds"] - before[doomed.pid], 2)
     for pid, usage in alive.items():
         usage["cpu_seconds"] = round(usage["cpu_seconds"] - before[pid], 2)
     null_here = alone.null_distribution

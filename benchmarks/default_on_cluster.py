@@ -16,14 +16,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 from _measure import append, read, stamp, write_between
-from cluster import spent, start_scheduler, start_worker, timed
-from distributed import Client
+from cluster import spent, started, timed
 
 import twosample
 from twosample import Stream
@@ -45,32 +43,13 @@ def normal_file(path, rows, columns, rng):
     return path
 
 
-@contextmanager
-def cluster_of(count):
-    """A scheduler and so many workers; gives the client and what each process has spent since."""
-    processes = []
-    try:
-        scheduler, address = start_scheduler()
-        processes.append(scheduler)
-        processes += [start_worker(address) for _ in range(count)]
-        with Client(address, timeout=120, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=120)
-            client.run(__import__, "twosample")  # importing torch is no part of the test
-            client.run_on_scheduler(__import__, "twosample")
-            before = [spent(process.pid)["cpu_seconds"] for process in processes]
-
-            def usage():
-                now = [spent(process.pid) for process in processes]
-                return [
-                    {**each, "cpu_seconds": round(each["cpu_seconds"] - earlier, 2)}
-                    for each, earlier in zip(now, before, strict=True)
-                ]
-
-            yield client, usage
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+def since(processes, before):
+    """What each process has spent since it had spent so many CPU seconds."""
+    now = [spent(process.pid) for process in processes]
+    return [
+        {**each, "cpu_seconds": round(each["cpu_seconds"] - earlier, 2)}
+        for each, earlier in zip(now, before, strict=True)
+    ]
 
 
 def run(rows, columns, workers, alone):
@@ -84,9 +63,10 @@ def run(rows, columns, workers, alone):
             return twosample.two_sample_test(x, y, rng=0, progress=False, client=client)
 
         twosample.two_sample_test(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)), rng=0)
-        with cluster_of(workers) as (client, usage):
+        with started(workers) as (client, processes):
+            before = [spent(process.pid)["cpu_seconds"] for process in processes]
             together, here = timed(lambda: test(client))
-            scheduler, *of_workers = usage()
+            scheduler, *of_workers = since(processes, before)
         print(f"{together}\n{together.chosen}", flush=True)
         by_one = None
         if alone:
