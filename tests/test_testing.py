@@ -251,6 +251,7 @@ VIEWS: dict[str, tuple[Callable[[], View], tuple[Any, Any]]] = {
     "Pixels": (views.Pixels, PICTURES),
     "Patches": (lambda: views.Patches(count=8), PICTURES),
     "Textures": (lambda: views.Textures(side=2), PICTURES),
+    "Tones": (views.Tones, PICTURES),
     "Features": (lambda: Features(nn.Sequential(nn.Linear(3, 4), nn.Tanh())), (X, Y)),
     "landmarks of a kernel": (lambda: LandmarksOf(InverseMultiquadric(), count=9), TABLES),
     "landmarks of inner products": (lambda: LandmarksOf(Linear()), TABLES),

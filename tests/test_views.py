@@ -33,6 +33,7 @@ from twosample._views import (
     Scatter,
     Textures,
     Together,
+    Tones,
     Values,
     Waves,
     bumps,
@@ -768,6 +769,60 @@ def test_faint_traces_in_images_are_found():
 def test_textures_of_images_without_any():
     grey = np.repeat(np.arange(20, dtype=np.uint8), 64).reshape(20, 8, 8)
     result = twosample.spectral(Textures(), permutations=19).run(grey[::2], grey[1::2], rng=0)
+    assert result.pvalue == 1.0
+
+
+def test_tones_are_shares_of_shades():
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(10, 3, 6, 5)).clip(-1, 1.2)
+    images[:, 1] = images[:, 1].round()
+    images[:, 2] = 0
+    result = twosample.spectral(Tones(), permutations=19).run(images[:6], images[6:], rng=0)
+    views = result.fitted.representation
+    (tones,) = views
+    seen = views.see(result.samples.pooled())
+    made = tones.features(seen)[:, 0].numpy()
+    points = seen.rows.numpy()
+    of_channels = []
+    for channel in range(3):
+        values = np.sort(points[:, channel].ravel())
+        between = values[(values > values[0]) & (values < values[-1])]
+        places = np.linspace(0, max(0, len(between) - 1), 33).round().astype(int)
+        inner = between[places] if len(between) else []
+        limits = np.unique([values[0], *inner, values[-1]])
+        bins = [
+            (points[:, channel] <= upper) & (points[:, channel] > lower)
+            for lower, upper in zip([-np.inf, *limits], limits, strict=False)
+        ]
+        of_channels.append(np.sqrt([each.mean((1, 2)) for each in bins]).T)
+    # The darkest, the lightest, and what is between; three shades alone, one alone.
+    assert [shares.shape[1] for shares in of_channels] == [35, 3, 1]
+    width = made.shape[1] // 3
+    for channel, shares in enumerate(of_channels):
+        of_one = made[:, channel * width : (channel + 1) * width]
+        assert np.allclose(of_one[:, : shares.shape[1]], shares)
+        assert not of_one[:, shares.shape[1] :].any()
+
+
+def test_clipped_images_are_found():
+    # In Y the lightest 3 % are white. No place is lighter than the others.
+    with_tones = twosample.spectral(Tones(), permutations=199)
+    with_others = twosample.spectral(Landmarks(), Pixels(), permutations=199)
+    found = 0
+    found_by_others = 0
+    for seed in range(10):
+        X, Y = smooth_images(40, seed), smooth_images(40, seed + 100)
+        Y = np.where(np.quantile(Y, 0.97) < Y, Y.max(), Y)
+        found += with_tones.run(X, Y, rng=0).pvalue <= 0.05
+        found_by_others += with_others.run(X, Y, rng=0).pvalue <= 0.05
+    assert found >= 9, found
+    assert found_by_others <= 4, found_by_others
+
+
+def test_tones_of_images_of_one_shade():
+    images = np.full((20, 8, 8), 7.0)
+    images[::2] = 3.0
+    result = twosample.spectral(Tones(), permutations=19).run(images[:10], images[10:], rng=0)
     assert result.pvalue == 1.0
 
 

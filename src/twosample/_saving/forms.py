@@ -83,6 +83,7 @@ from .._views import (
     Shapes,
     Textures,
     Together,
+    Tones,
     Values,
     Views,
     Waves,
@@ -247,6 +248,7 @@ MODULES: Mapping[type[nn.Module], Attributes] = MappingProxyType(
         Pixels: {"means": VectorBuffer},
         Patches: {"count": int, "side": int, "filters": FilterBuffer},
         Textures: {"side": int, "filters": FilterBuffer},
+        Tones: {"limits": MatrixBuffer},
         Features: {"featurizer": nn.Module},
         LandmarksOf: {"kernel": Kernel, "count": int, "places": PointsBuffer},
     }

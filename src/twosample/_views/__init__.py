@@ -36,6 +36,7 @@ from .groups import combinations as combinations
 from .images import Patches as Patches
 from .images import Pixels as Pixels
 from .images import Textures as Textures
+from .images import Tones as Tones
 from .landmarks import Landmarks as Landmarks
 from .landmarks import Scatter as Scatter
 from .own import Features as Features

@@ -12,7 +12,7 @@ from .base import View
 from .clusters import Clusters
 from .columns import Levels, Marks, Means, Overall, Positions, Shapes, Together, Values
 from .groups import Cells, Dependence, Products, Waves
-from .images import Patches, Pixels, Textures
+from .images import Patches, Pixels, Textures, Tones
 from .landmarks import Landmarks, Scatter
 
 _FIT_ROWS = 20_000  # rows that views are fitted on: quantiles of more hardly differ
@@ -115,6 +115,7 @@ def for_images() -> list[View]:
         Pixels(),
         Patches(),
         Textures(),
+        Tones(),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Views of images: each pixel, small filters, and textures."""
+"""Views of images: each pixel, small filters, textures, and tones."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _DIRECTIONS = 100  # at most, of those that patches have
 _NOISE = 0.01  # of the largest eigenvalue: directions of patches weaker than that are noise
 _LEAST = 1e-12  # that is divided by, where images are constant
 _THRESHOLD = 1.0  # in spreads of a filter's answers: what is closer to 0 does not count
+_SHADES = 32  # that are told apart between the darkest and the lightest
+_SHADE_PIXELS = 400_000  # of each channel, by which shades are chosen
 _FAINTEST = 1e-8  # of the largest eigenvalue: directions of patches weaker than that are rounding
 _LEAST_POWER = 1e-3  # of the mean power along a direction: an image that has none is no outlier
 
@@ -166,6 +168,60 @@ class Textures(View):
 
     def size(self) -> int:
         return len(self.filters)
+
+
+class Tones(View):
+    """How often each shade occurs in an image, wherever it does.
+
+    The darkest and the lightest shade of all images count by themselves, and the others in bins of
+    equal size. The feature of a bin is the square root of the share of pixels in it, whose spread
+    hardly depends on the share. Clipping, other exposures and generators change shades in all
+    places a little, which no single pixel shows.
+    """
+
+    family = "patches"
+    kind = "patches"
+    weight = 0.35
+    regularisation = None
+    limits: Tensor  # (C, bins - 1) the largest value of each bin but the last
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("limits", torch.empty(0, 0))
+
+    def fit(self, pooled: Pooled, layout: Layout) -> None:
+        by_channel = pooled.rows.transpose(0, 1).flatten(1)  # (C, pixels)
+        step = -(-by_channel.shape[1] // _SHADE_PIXELS)
+        limits = [_limits_of_shades(values) for values in by_channel[:, ::step]]
+        # Channels may have different numbers of shades: no value is beyond infinity.
+        self.limits = nn.utils.rnn.pad_sequence(limits, batch_first=True, padding_value=math.inf)
+
+    def features(self, seen: Seen) -> Tensor:
+        pixels = seen.rows.flatten(2)  # (N, C, pixels)
+        limits = self.limits.to(pixels)
+        shades = torch.searchsorted(limits.expand(len(pixels), -1, -1).contiguous(), pixels)
+        counts = torch.zeros(
+            (*shades.shape[:2], limits.shape[1] + 1), dtype=torch.float64, device=pixels.device
+        )
+        ones = torch.ones((), dtype=torch.float64, device=pixels.device).expand_as(shades)
+        counts.scatter_add_(2, shades, ones)
+        shares = counts / shades.shape[2]
+        return shares.sqrt().flatten(1)[:, None]
+
+    def columns(self) -> ColumnSets:
+        return [()]
+
+
+def _limits_of_shades(values: Tensor) -> Tensor:
+    """(K,) the largest value of each bin of shades, but for that of the lightest."""
+    darkest = values.min()
+    between = values[(values > darkest) & (values < values.max())]
+    if not len(between):
+        return darkest[None]
+    ordered = between.sort().values
+    places = torch.linspace(0, len(ordered) - 1, _SHADES + 1).round().long()
+    limits: Tensor = torch.unique(torch.cat([darkest[None], ordered[places]]))
+    return limits
 
 
 def _patches(images: Tensor, side: int) -> tuple[Tensor, int]:
