@@ -105,7 +105,8 @@ def test_witness_is_the_mean_over_x_less_the_mean_over_y(kernel):
         z = ((torch.from_numpy(row) - scaling.shift) / scaling.scale).float()[None]
         at_x, at_y = ([float(k(z, point[None])) for point in points] for points in (x, y))
         expected.append(sum(at_x) / len(at_x) - sum(at_y) / len(at_y))
-    assert witness(result, new) == pytest.approx(expected, abs=1e-6)
+    # In float32 the network rounds one row by itself otherwise than many, as the processor likes.
+    assert witness(result, new) == pytest.approx(expected, abs=1e-5)
     assert explain(result, rng=0).witness(new).tolist() == witness(result, new).tolist()
 
 
