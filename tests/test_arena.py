@@ -322,7 +322,19 @@ def test_a_gap_beyond_chance_is_clear():
     assert (lag.tests, lag.own, lag.others) == (20, 10, 20)  # of the rows that both were given
     assert lag.pvalue == pytest.approx(2 * 0.5**10)
     assert lag.is_clear and not found["energy"]["rounded"].is_clear
+    assert lag.is_beaten and not found["energy"]["rounded"].is_beaten
     assert page.weaknesses(found) == [lag]
+
+
+def test_who_is_far_ahead_by_chance_hides_nobody_who_is_clearly_ahead():
+    tests = {
+        Cell("rounded", "auto"): pvalues(50, 100),
+        Cell("rounded", "energy"): pvalues(70, 100),
+        Cell("rounded", "forest"): Results({98: 0.01, 99: 0.02}, 1.0),
+    }
+    lag = standing.lags(tests)["auto"]["rounded"]
+    assert (lag.rival, lag.gap) == ("forest", 1.0)
+    assert lag.is_beaten and not lag.is_clear
 
 
 def pvalues(rejected, tests):

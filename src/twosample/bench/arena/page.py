@@ -50,7 +50,7 @@ def leaderboard(table: Scores, found: Lags) -> list[str]:
             f"{np.mean(gaps):.2f}",
             f"{max(gaps):.2f} ({worst.scenario})",
             f"{100 * close / len(gaps):.0f} %",
-            str(sum(lag.is_clear for lag in of_one.values())),
+            str(sum(lag.is_beaten for lag in of_one.values())),
             *_level([score for name, score in own.items() if not SCENARIOS[name].different]),
             f"{seconds:.2f}",
         ]
@@ -204,9 +204,9 @@ _BOARD = f"""\
 A contestant is compared with each of the others on the rows that both were given. *Behind the best*
 is by how much its power is below that of the rival that is farthest ahead. The best of many is
 partly lucky: with 100 tests the standard error of a power of one half is 0.05, with ten it is 0.16.
-So *clearly behind* counts the scenarios in which the gap is above {CLOSE} and has a p-value of at
-most {ALPHA}, by the tests in which only one of the two rejected. `spectral` is the first part of
-`auto`, and all of it where samples have fewer than 1,000 rows or two columns."""
+So *clearly behind* counts the scenarios in which a gap to some rival is above {CLOSE} and has a
+p-value of at most {ALPHA}, by the tests in which only one of the two rejected. `spectral` is the
+first part of `auto`, and all of it where samples have fewer than 1,000 rows or two columns."""
 _PICTURE = f"""\
 A dot is a scenario: by how much the power of the test is below that of the best in it. The lines
 are at {CLOSE} and {FAR}. The bar is the mean."""

@@ -72,6 +72,7 @@ class Lag(NamedTuple):
     own: int  # rejections of the contestant
     others: int  # rejections of the rival
     pvalue: float  # of a gap like this one between tests of equal power
+    is_beaten: bool = False  # whether this rival, or any other, is clearly ahead
 
     @property
     def gap(self) -> float:
@@ -108,6 +109,8 @@ def lags(tests: Mapping[Cell, Results]) -> Lags:
             ]
             if others:
                 worst = max(others, key=lambda lag: lag.gap)
+                # With few tests the largest gap may be chance where a smaller one is none.
+                worst = worst._replace(is_beaten=any(lag.is_clear for lag in others))
                 found.setdefault(contestant, {})[scenario.name] = worst
     means = {name: float(np.mean(gaps_of(of_one))) for name, of_one in found.items()}
     return {name: found[name] for name in sorted(found, key=lambda name: means[name])}
