@@ -262,16 +262,22 @@ def _entropies(features: Array, labels: NDArray[np.bool_]) -> Array:
         rest = np.diag(total * eigenvalues) - moment
         of_y = ((sums - of_x[0] * n) / (total - n), rest / (total - n))
         for place, ridge in enumerate(_RIDGES):
-            root = np.sqrt(eigenvalues + ridge)
             values[place, number] = sum(
-                _entropy(mean - sums / total, second, ridge, root) for mean, second in (of_x, of_y)
+                _entropy(mean - sums / total, second, ridge, eigenvalues + ridge)
+                for mean, second in (of_x, of_y)
             )
     return values
 
 
-def _entropy(shift: Array, second: Array, ridge: float, root: Array) -> float:
-    """KL(N(mean, S + ridge) || N(pooled mean, pooled S + ridge)), with the pooled S diagonal."""
-    ratio = (second + ridge * np.eye(len(second))) / np.outer(root, root)
-    _, logarithm = np.linalg.slogdet(ratio)
-    difference = np.sum((shift / root) ** 2)
-    return float(0.5 * (difference + np.trace(ratio) - len(ratio) - logarithm))
+def _entropy(shift: Array, second: Array, ridge: float, pooled: Array) -> float:
+    """KL(N(mean, S + ridge) || N(pooled mean, P)), with P = `pooled` a diagonal, its ridge in it.
+
+    Half of: shift' P^-1 shift + trace(P^-1 (S + ridge) - 1) - log(det(S + ridge) / det(P)).
+    """
+    ridged = second.copy()
+    ridged.flat[:: len(second) + 1] += ridge
+    triangle = scipy.linalg.cholesky(ridged, lower=True, overwrite_a=True, check_finite=False)
+    logarithm = 2 * np.log(triangle.diagonal()).sum() - np.log(pooled).sum()
+    difference = np.sum(shift**2 / pooled)
+    excess = np.sum((second.diagonal() + ridge) / pooled) - len(pooled)
+    return float(0.5 * (difference + excess - logarithm))
