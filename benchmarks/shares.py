@@ -12,26 +12,19 @@ continued. One thread for each process: OMP_NUM_THREADS=1.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import torch
-from _measure import append, read, write_between
-
-import twosample
-from twosample._fusing import combine_kinds, surprise
-from twosample._random import Generators
-from twosample.bench.arena.running import seed
-from twosample.bench.arena.scenarios import SCENARIOS
+from _kept import combined, fewest_draws, gains, powers, rank, rows_of
+from _kept import run as run_draws
+from _measure import write_between
 
 STORE = Path(__file__).parent / "results" / "shares.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "decisions" / "0009-all-rows-every-view.md"
 FIRST = 10_000  # draws of smaller numbers are the arena's
 PERMUTATIONS = 499
-ALPHA = 0.05
 NOTHING = 1e-9  # a share that is as good as none
 NUMBERS = (
     "cancer-classes",
@@ -104,104 +97,34 @@ for _kind in (
 SETS["no means"] = _times("means", NOTHING)
 
 
-KEPT = {}
-"""What the last test has kept."""
-
-
-class Kept(twosample.Spectral):
-    """`Spectral`, which keeps the names, maxima and shares of its kinds of views."""
-
-    def prepare(self, representation, points, bins, generator):
-        prepared = super().prepare(representation, points, bins, generator)
-        stacks = [representation.stacks[stack.stack] for stack in prepared.stacks]
-        # Kinds are numbered in the order in which they come.
-        KEPT["kinds"] = list(dict.fromkeys(representation.kind_of(s).name for s in stacks))
-        return prepared
-
-    def fuse(self, prepared, values):
-        surprises = surprise(values, prepared.moments())
-        kinds = range(len(prepared.shares))
-        maxima = torch.stack([surprises[prepared.kinds == kind].amax(0) for kind in kinds])
-        KEPT["maxima"] = maxima
-        KEPT["shares"] = prepared.shares
-        return combine_kinds(maxima, maxima, prepared.shares)
-
-
 def pvalues(name, number):
     """The p-value of one draw with every set of shares."""
-    scenario = SCENARIOS[name]
-    generators = Generators(seed(name, FIRST + number))
-    X, Y = scenario.draw(generators.numpy("samples"))
-    columns = twosample.Columns(missing="indicator") if scenario.kind == "table" else None
-    test = twosample.TwoSampleTest(
-        twosample.Views(),
-        statistic=Kept(),
-        calibration=twosample.Permutation(PERMUTATIONS),
-    )
-    test.run(X, Y, rng=generators.numpy("test"), columns=columns, progress=False)
-    weights = dict(zip(KEPT["kinds"], KEPT["shares"].tolist(), strict=True))
+    rows = rows_of(name, FIRST + number, PERMUTATIONS)
     by_set = {}
     for title, change in SETS.items():
-        changed = change(weights)
-        if title != "as they are" and changed == weights:
+        shares = change(rows.shares)
+        if title != "as they are" and shares == rows.shares:
             continue  # there is no such kind in this table
-        maxima = dict(zip(KEPT["kinds"], KEPT["maxima"], strict=True))
-        if "flags" in maxima and "flags" not in changed:
-            maxima["values"] = torch.maximum(maxima["values"], maxima.pop("flags"))
-        largest = torch.stack(list(maxima.values()))
-        shares = torch.tensor([changed[kind] for kind in maxima], dtype=torch.float64)
-        fused = combine_kinds(largest, largest, shares)
-        count = int((fused >= fused[0] - 1e-9).sum())
-        by_set[title] = count / len(fused)
+        maxima = rows.maxima()
+        if "flags" in maxima and "flags" not in shares:
+            maxima["values"] = torch.maximum(maxima["values"], maxima["flags"])
+        by_set[title] = rank(combined(maxima, shares))
     return by_set
-
-
-def run(draws, minutes):
-    known = {(line["scenario"], line["number"]) for line in read(STORE)}
-    until = time.monotonic() + 60 * minutes
-    warnings.simplefilter("ignore")
-    # Breadth first: a run that is stopped has draws of every scenario.
-    for number in range(draws):
-        for name in (*NUMBERS, *MIXED):
-            if (name, number) in known:
-                continue
-            if time.monotonic() > until:
-                print("Stopped; run the same command again to go on.")
-                return
-            append(STORE, {"scenario": name, "number": number, "pvalues": pvalues(name, number)})
-
-
-def powers():
-    """Set of shares -> scenario -> power; where a set changes nothing, that of shares as they are."""
-    rejected = defaultdict(lambda: defaultdict(list))
-    for line in read(STORE):
-        for title in SETS:
-            pvalue = line["pvalues"].get(title, line["pvalues"]["as they are"])
-            rejected[title][line["scenario"]].append(pvalue <= ALPHA)
-    return {
-        title: {name: float(np.mean(tests)) for name, tests in by_scenario.items()}
-        for title, by_scenario in rejected.items()
-    }
 
 
 def table():
     """The stored draws as Markdown."""
-    found = powers()
+    found = powers(STORE, list(SETS))
     now = found["as they are"]
-    draws = min(sum(line["scenario"] == name for line in read(STORE)) for name in now)
     rows = [
-        f"| shares ({draws} draws or more of each scenario) | {len(NUMBERS)} tables of numbers "
+        f"| shares ({fewest_draws(STORE, now)} draws or more of each scenario) | {len(NUMBERS)} tables of numbers "
         f"| {len(MIXED)} with categories | gains most | loses most |",
         "|---|---|---|---|---|",
     ]
     for title, power in found.items():
         means = [np.mean([power[name] for name in names]) for names in (NUMBERS, MIXED)]
-        by_gain = sorted(now, key=lambda name: now[name] - power[name])
-        cells = []
-        for name, sign in ((by_gain[0], 1), (by_gain[-1], -1)):
-            gain = power[name] - now[name]
-            cells.append(f"{name} {gain:+.2f}" if sign * gain > 0 else "")
-        rows.append(f"| {title} | {means[0]:.3f} | {means[1]:.3f} | {cells[0]} | {cells[1]} |")
+        most, least = gains(power, now)
+        rows.append(f"| {title} | {means[0]:.3f} | {means[1]:.3f} | {most} | {least} |")
     return "\n".join(rows)
 
 
@@ -213,7 +136,8 @@ def main():
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.what == "run":
-        run(options.draws, options.minutes)
+        warnings.simplefilter("ignore")
+        run_draws(STORE, (*NUMBERS, *MIXED), options.draws, options.minutes, pvalues)
         return
     print(table())
     if options.write:
