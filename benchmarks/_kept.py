@@ -35,7 +35,7 @@ class Rows:
     """The values of all views for all labellings, the observed one first."""
 
     values: torch.Tensor  # (R, B + 1)
-    surprises: torch.Tensor  # (R, B + 1) as `fuse_kinds` takes them
+    surprises: torch.Tensor  # (R, B + 1) by the moments over all shuffles, where they are known
     about: list[Row]
     shares: dict[str, float]  # kind -> weight
 
@@ -52,6 +52,18 @@ class Rows:
         about = [replace(row, kind=kind_of(row)) for row in self.about]
         shares = dict.fromkeys((row.kind for row in about), 1.0)
         return replace(self, about=about, shares=shares)
+
+    def of_labellings(self, chosen):
+        """The rows of some of the labellings, the observed one first."""
+        return replace(self, values=self.values[:, chosen], surprises=self.surprises[:, chosen])
+
+    def by_own_moments(self):
+        """The same rows with surprises by the moments of their values, as if no others were known."""
+        return replace(self, surprises=surprise(self.values))
+
+    def fused(self):
+        """(B + 1,) the number that the test gives each labelling."""
+        return combined(self.maxima(), self.shares)
 
     def maxima(self):
         """Kind -> (B + 1,) the largest surprise of its rows."""
@@ -88,17 +100,22 @@ class _Kept(twosample.Spectral):
 
 
 def rows_of(name, number, permutations, *views):
-    """The rows of a draw, with views of your own beside the usual ones."""
+    """The rows of a draw of the arena, with views of your own beside the usual ones."""
     scenario = SCENARIOS[name]
     generators = Generators(seed(name, number))
-    X, Y = scenario.draw(generators.numpy("samples"))
+    pair = scenario.draw(generators.numpy("samples"))
     columns = twosample.Columns(missing="indicator") if scenario.kind == "table" else None
+    return rows_of_pair(pair, permutations, generators.numpy("test"), columns, *views)
+
+
+def rows_of_pair(pair, permutations, rng, columns=None, *views):
+    """The rows of two samples, with views of your own beside the usual ones."""
     test = twosample.TwoSampleTest(
         twosample.Views(None, *views),
         statistic=_Kept(),
         calibration=twosample.Permutation(permutations),
     )
-    test.run(X, Y, rng=generators.numpy("test"), columns=columns, progress=False)
+    test.run(*pair, rng=rng, columns=columns, progress=False)
     rows = _Kept.kept
     _Kept.kept = None  # it is large
     return rows

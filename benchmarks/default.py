@@ -2,6 +2,7 @@
 
     python benchmarks/default.py level [--minutes M]    10,000 null draws over 24 designs
     python benchmarks/default.py luck [--minutes M]     several seeds on 100 data sets near the threshold
+    python benchmarks/default.py permutations [--minutes M]    the same data sets, how many permutations they need
     python benchmarks/default.py cost [--minutes M]     CPU seconds and power, both tests on the same rows
     python benchmarks/default.py table [--write]        --write puts the tables into docs/performance.md
 
@@ -19,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
+from _kept import rank, rows_of_pair
 from _measure import append, read, write_between
 from scipy.stats import binom
 
@@ -32,6 +35,9 @@ PERMUTATIONS = 99  # of a null draw: the level is exact with any number of them
 CHUNKS = 21  # of each design
 DRAWS = 20  # of a chunk: 10,080 in all
 SEEDS = {"auto": 6, "mmd-d": 2}  # of each data set; every two of them are compared
+POOL = 19_999  # permutations of a data set, of which few are drawn
+COUNTS = (199, 499, 999, 1_999)
+REDRAWN = 40  # times
 FALSE_ALARM = 1e-3  # how often the limits of a design are left by chance
 
 
@@ -162,6 +168,29 @@ def lucky(method, number):
     return {"data": data, "pvalues": pvalues}
 
 
+# How many permutations: some of many are drawn, over and over
+
+
+def redrawn(number):
+    """How often draws of so many permutations reject."""
+    data, pair = near_threshold(number)
+    rng = np.random.default_rng([number, 3])
+    rows = rows_of_pair(pair, POOL, rng)
+    ways = {str(count): (count, False) for count in COUNTS}
+    ways["own moments"] = (999, True)
+    line = {"data": data}
+    for name, (count, own_moments) in ways.items():
+        pvalues = []
+        for _ in range(REDRAWN):
+            drawn = 1 + rng.choice(POOL, count, replace=False)
+            some = rows.of_labellings(torch.from_numpy(np.concatenate([[0], drawn])))
+            if own_moments:
+                some = some.by_own_moments()
+            pvalues.append(rank(some.fused()))
+        line[name] = int((np.array(pvalues) <= ALPHA).sum())
+    return line
+
+
 # Cost: both tests on the same rows, the settings of time_to_power.py
 
 
@@ -217,6 +246,9 @@ def jobs(what):
         for number in range(100):
             for method in ("auto", "mmd-d"):
                 yield method, number, lambda method=method, number=number: lucky(method, number)
+    elif what == "permutations":
+        for number in range(100):
+            yield "spectral", number, lambda number=number: redrawn(number)
     else:
         for number in range(max(SETTINGS.values())):
             for setting, trials in SETTINGS.items():
@@ -281,6 +313,21 @@ def luck_table(lines):
     return rows
 
 
+def permutations_table(lines):
+    rows = [
+        "| permutations | mean and variance of a row | two seeds disagree at 0.05 |",
+        "|---|---|---|",
+    ]
+    for name in [*map(str, COUNTS), "own moments"]:
+        rejected = np.array([line[name] for line in lines])
+        disagree = 2 * rejected * (REDRAWN - rejected) / (REDRAWN * (REDRAWN - 1))
+        is_count = name.isdigit()
+        count = f"{int(name):,}" if is_count else "999"
+        moments = "of all shuffles" if is_count else "of the drawn ones"
+        rows.append(f"| {count} | {moments} | {100 * disagree.mean():.1f} % |")
+    return rows
+
+
 def cost_table(lines):
     rows = [
         "| setting, rows a sample in total | draws | auto, CPU s | mmd-d, CPU s | ratio | auto finds | mmd-d finds |",
@@ -308,6 +355,7 @@ def table(write):
     tables = {
         "level": level_table(by_what["level"]),
         "luck": luck_table(by_what["luck"]),
+        "permutations": permutations_table(by_what["permutations"]),
         "cost": cost_table(by_what["cost"]),
     }
     for name, rows in tables.items():
@@ -318,7 +366,7 @@ def table(write):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["level", "luck", "cost", "table"])
+    parser.add_argument("what", choices=["level", "luck", "permutations", "cost", "table"])
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

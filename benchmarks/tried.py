@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _kept import ALPHA, combined, fewest_draws, gains, powers, rank, rows_of
+from _kept import ALPHA, Rows, combined, fewest_draws, gains, powers, rank, rows_of
 from _kept import run as run_draws
 from _measure import read, write_between
 from torch import nn
@@ -28,6 +28,7 @@ from torch import nn
 import twosample
 from twosample._fusing import by_own_tail, smallest_rank
 from twosample._views import Landmarks
+from twosample.bench.arena import page, standing
 from twosample.bench.arena.scenarios import SCENARIOS
 from twosample.bench.arena.store import ArenaStore, Cell, by_cell
 
@@ -160,10 +161,6 @@ OTHERS = {view.called for view in other_views(0)}
 # From rows to one number. Each of these treats all labellings alike.
 
 
-def as_it_is(rows):
-    return combined(rows.maxima(), rows.shares)
-
-
 def equal_kinds(rows):
     return combined(rows.maxima(), dict.fromkeys(rows.shares, 1.0))
 
@@ -186,7 +183,7 @@ def family(row):
 
 
 def three_families(rows):
-    return as_it_is(rows.renamed(family))
+    return rows.renamed(family).fused()
 
 
 def standardised(rows):
@@ -223,7 +220,7 @@ def smallest_of_all(rows):
 
 
 FUSED = {
-    "as it is": as_it_is,
+    "as it is": Rows.fused,
     "all kinds with equal shares": equal_kinds,
     "three families with equal shares: all columns, one, groups of them": three_families,
     "the prototype: standardised values, the largest of each family, the smallest rank of three": prototype,
@@ -293,18 +290,18 @@ def pvalues(name, number):
     found = {title: rank(fuse(usual)) for title, fuse in FUSED.items()}
     for stack in dict.fromkeys(row.stack for row in usual.about):
         kept = usual.only(lambda row, stack=stack: row.stack != stack)
-        found[left_out(stack)] = rank(as_it_is(kept))
+        found[left_out(stack)] = rank(kept.fused())
     if is_image:
         return _changed(found)
     for title, wanted in ALONE.items():
         kept = rows.only(wanted).renamed(lambda row: "one")
         if kept.about:
-            found[title] = rank(as_it_is(kept))
+            found[title] = rank(kept.fused())
         else:
             found[title] = 1.0  # nothing to see
     for title, stack in ADDED.items():
         kept = rows.only(lambda row, stack=stack: row.stack not in OTHERS - {stack})
-        found[title] = rank(as_it_is(kept))
+        found[title] = rank(kept.fused())
     return _changed(found)
 
 
@@ -342,39 +339,52 @@ def _stacks(scenarios):
     return list(dict.fromkeys(t for line in lines for t in line if t.startswith("without ")))
 
 
-def second_table():
+WAYS = {
+    "spectral": lambda p, q: p,
+    "mmd-d": lambda p, q: q,
+    "min(p / 0.9, q / 0.1)": lambda p, q: min(p / 0.9, q / 0.1),
+    "min(p / 0.5, q / 0.5)": lambda p, q: min(p / 0.5, q / 0.5),
+}
+"""The p-value of `spectral` and that of `mmd-d` -> one of both."""
+
+
+def second_table(tests):
     """The second test of `auto`, by the arena's tests of its two parts on the same rows."""
-    tests = by_cell(ArenaStore(ARENA).chunks())
-    ways = {
-        "spectral": lambda p, q: p,
-        "mmd-d": lambda p, q: q,
-        "min(p / 0.9, q / 0.1)": lambda p, q: min(p / 0.9, q / 0.1),
-        "min(p / 0.5, q / 0.5)": lambda p, q: min(p / 0.5, q / 0.5),
-    }
-    rows = [
-        f"| scenario | tests | {' | '.join(ways)} |",
-        "|---|---|" + "---|" * len(ways),
-    ]
-    sums = np.zeros(len(ways))
-    count = 0
+    rows = [f"| scenario | tests | {' | '.join(WAYS)} |", "|---|---|" + "---|" * len(WAYS)]
+    means = {"1,000 rows or more": [], "fewer rows": []}
     for scenario in SCENARIOS.values():
         cells = [tests.get(Cell(scenario.name, part)) for part in ("spectral", "mmd-d")]
-        if None in cells or not scenario.different or min(scenario.sizes) < 1000:
+        if None in cells or not scenario.different:
             continue
         first, second = (cell.pvalues for cell in cells)
         common = sorted(first.keys() & second.keys())
         power = [
             np.mean([way(first[k], second[k]) <= ALPHA + 1e-9 for k in common])
-            for way in ways.values()
+            for way in WAYS.values()
         ]
-        sums += power
-        count += 1
-        if max(power) - min(power[0], power[2], power[3]) > 0:  # otherwise all have the same
+        is_large = min(scenario.sizes) >= 1000
+        means["1,000 rows or more" if is_large else "fewer rows"].append(power)
+        combinations = [power[0], *power[2:]]
+        if is_large and max(combinations) > min(combinations):
             cells_of_row = " | ".join(f"{value:.2f}" for value in power)
             rows.append(f"| {scenario.name} | {len(common)} | {cells_of_row} |")
-    means = " | ".join(f"{value:.3f}" for value in sums / max(1, count))
-    rows.append(f"| mean of all {count} of 1,000 rows or more | | {means} |")
+    for sizes, found in means.items():
+        cells_of_row = " | ".join(f"{value:.3f}" for value in np.mean(found, 0))
+        rows.append(f"| all {len(found)} of {sizes} | | {cells_of_row} |")
     return "\n".join(rows)
+
+
+def arena_tables(tests):
+    """The leaderboard without what only the page of the arena needs, and the exceptions."""
+    found = standing.lags(tests)
+    board = page.leaderboard(standing.scores(tests), found)
+    wanted = ("test", "scenarios", "mean power", "mean behind the best", "within 0.05")
+    wanted += ("clearly behind",)
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in board]
+    places = [cells[0].index(name) for name in wanted]
+    lines = [f"| {' | '.join(line[place] for place in places)} |" for line in cells]
+    behind = page.weakness_table(page.weaknesses(found))
+    return "\n".join(lines) + "\n\n" + "\n".join(behind)
 
 
 def tables():
@@ -399,7 +409,12 @@ def tables():
             found, ["as it is", *of_images], images
         )
     joined = {name: "\n".join(rows) for name, rows in texts.items()}
-    return {**joined, "tried second": second_table()}
+    tests = by_cell(ArenaStore(ARENA).chunks())
+    return {
+        "tried arena": arena_tables(tests),
+        **joined,
+        "tried second": second_table(tests),
+    }
 
 
 def run(draws, minutes):

@@ -102,11 +102,12 @@ def lags(tests: Mapping[Cell, Results]) -> Lags:
             continue
         row = _contestants_in(scenario.name, tests)
         for contestant, own in row.items():
-            others = [
-                _compare(scenario.name, own, rival, theirs)
+            compared = [
+                compare(scenario.name, own, rival, theirs)
                 for rival, theirs in row.items()
-                if rival != contestant and own.pvalues.keys() & theirs.pvalues.keys()
+                if rival != contestant
             ]
+            others = [lag for lag in compared if lag is not None]
             if others:
                 worst = max(others, key=lambda lag: lag.gap)
                 # With few tests the largest gap may be chance where a smaller one is none.
@@ -127,16 +128,19 @@ def gaps_of(of_one: Mapping[str, Lag]) -> list[float]:
     return [max(0.0, lag.gap) for lag in of_one.values()]
 
 
-def _compare(scenario: str, own: Results, contestant: str, rival: Results) -> Lag:
-    common = own.pvalues.keys() & rival.pvalues.keys()
+def compare(scenario: str, own: Results, rival: str, theirs: Results) -> Lag | None:
+    """Put a contestant beside a rival on the rows that both were given; None if there are none."""
+    common = own.pvalues.keys() & theirs.pvalues.keys()
+    if not common:
+        return None
     rejected = _rejected(own) & common
-    by_rival = _rejected(rival) & common
+    by_rival = _rejected(theirs) & common
     only_own = len(rejected - by_rival)
     only_rival = len(by_rival - rejected)
     different = only_own + only_rival
     # Between tests of equal power each of the two is as likely to be the one that rejects.
     pvalue = stats.binomtest(only_rival, different).pvalue if different else 1.0
-    return Lag(scenario, contestant, len(common), len(rejected), len(by_rival), float(pvalue))
+    return Lag(scenario, rival, len(common), len(rejected), len(by_rival), float(pvalue))
 
 
 def undecided(tests: Mapping[Cell, Results]) -> list[Cell]:
@@ -155,8 +159,8 @@ def undecided(tests: Mapping[Cell, Results]) -> list[Cell]:
         if len(_rejected(own)) >= _NEVER_BEHIND * len(own.pvalues):
             continue
         for name, theirs in row.items():
-            lag = _compare(scenario.name, own, name, theirs)
-            if not lag.is_clear_lead:
+            lag = compare(scenario.name, own, name, theirs)
+            if lag is not None and not lag.is_clear_lead:
                 gaps[Cell(scenario.name, name)] = lag.gap
                 beside = Cell(scenario.name, DEFAULT)
                 gaps[beside] = max(lag.gap, gaps.get(beside, -1.0))
