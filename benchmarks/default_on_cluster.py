@@ -44,7 +44,7 @@ def normal_file(path, rows, columns, rng):
 
 
 def since(processes, before):
-    """What each process has spent since it had spent so many CPU seconds."""
+    """What each process has spent, less the CPU seconds it had spent `before`."""
     now = [spent(process.pid) for process in processes]
     return [
         {**each, "cpu_seconds": round(each["cpu_seconds"] - earlier, 2)}
@@ -121,7 +121,11 @@ def table(records):
             f"| {r['client']['peak_mebibytes']} | {alone} |"
         )
     last = records[-1]
-    alike = [r for _, r in sorted(latest.items()) if len(r["workers"]) == len(last["workers"])]
+    alike = [
+        record
+        for (_, columns, workers), record in sorted(latest.items())
+        if columns == last["columns"] and workers == len(last["workers"])
+    ]
     lines += [
         "",
         extrapolated(*alike[-2:]),

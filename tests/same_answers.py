@@ -153,7 +153,7 @@ def short(column: str) -> twosample.TwoSampleTest:
 
 def with_fewer_rows(test: twosample.TwoSampleTest) -> twosample.TwoSampleTest:
     """The test, whose second one is run from 500 rows on."""
-    then = dataclasses.replace(test.then, least=500)
+    then = dataclasses.replace(test.then, least_rows=500)
     return dataclasses.replace(test, then=then)
 
 

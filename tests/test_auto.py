@@ -20,10 +20,10 @@ def equal_samples(rows, seed=0, columns=3):
     return np.random.default_rng(seed).normal(size=(2, rows, columns))
 
 
-def two_steps(share=0.5, least=100):
+def two_steps(share=0.5, least_rows=100):
     """A first test that is blind to blobs, and a second that sees them."""
     second = twosample.mmd_o(permutations=99)
-    return replace(twosample.mmd_median(permutations=99), then=FollowUp(second, share, least))
+    return replace(twosample.mmd_median(permutations=99), then=FollowUp(second, share, least_rows))
 
 
 def test_it_is_the_default():
@@ -89,7 +89,7 @@ def test_the_second_test_may_find_what_the_first_does_not():
     assert result.method == "mmd-o" and result.train_sizes == (180, 180)
     assert result.pvalue == 0.01 / 0.5
     assert result.reject(0.05)
-    without = two_steps(least=361).run(X, Y, rng=0)
+    without = two_steps(least_rows=361).run(X, Y, rng=0)
     assert without.method == "mmd-median" and not without.reject(0.05)
     assert without.chosen is None
 
@@ -97,7 +97,7 @@ def test_the_second_test_may_find_what_the_first_does_not():
 @pytest.mark.slow
 def test_two_tests_keep_the_level():
     rejected = sum(
-        two_steps(share=0.3, least=10).run(*equal_samples(30, seed), rng=seed).reject(0.05)
+        two_steps(share=0.3, least_rows=10).run(*equal_samples(30, seed), rng=seed).reject(0.05)
         for seed in range(250)
     )
     # Of 250 runs, with a false alarm in a million; shares only make it reject less.
@@ -118,7 +118,7 @@ def test_options_reach_the_test_that_has_a_use_for_them():
     [
         ({"share": 0.0}, "share is 0"),
         ({"share": 1.0}, "share is 1"),
-        ({"least": 0}, "least is 0"),
+        ({"least_rows": 0}, "least_rows is 0"),
         ({"least_columns": 0}, "least_columns is 0"),
     ],
 )

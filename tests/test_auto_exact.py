@@ -142,7 +142,7 @@ def followed(monkeypatch, p_first: float, p_second: float, rows: int = 20):
     monkeypatch.setattr(TwoSampleTest, "_run", run)
     second = dataclasses.replace(twosample.mmd_median(), name="second")
     first = dataclasses.replace(
-        twosample.mmd_median(), name="first", then=FollowUp(second, share=0.1, least=20)
+        twosample.mmd_median(), name="first", then=FollowUp(second, share=0.1, least_rows=20)
     )
     return first.run(X, Y, rng=0), runs
 
@@ -181,7 +181,7 @@ def test_the_second_test_is_not_run_on_few_rows(monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"share": 0.0}, "share"), ({"share": 1.5}, "share"), ({"least": 0}, "least")],
+    [({"share": 0.0}, "share"), ({"share": 1.5}, "share"), ({"least_rows": 0}, "least_rows")],
 )
 def test_a_share_or_a_size_that_makes_no_sense_is_a_sentence(options, message):
     with pytest.raises(InputError, match=message):

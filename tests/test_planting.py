@@ -129,7 +129,7 @@ def test_numbers_for_json(plan):
 
 def test_a_follow_up_takes_its_share_of_the_level_from_large_samples_on(plan):
     with_another = dataclasses.replace(
-        plan, follow_up=FollowUp(twosample.mmd_d(), share=0.5, least=100)
+        plan, follow_up=FollowUp(twosample.mmd_d(), share=0.5, least_rows=100)
     )
     assert with_another.threshold(99) == plan.threshold(99)
     assert with_another.threshold(100) == plan.threshold(100, alpha=0.025)

@@ -52,12 +52,12 @@ def two_sample_test(
         large np.memmap, or an iterator over batches of any of these.
     method
         A name of `METHODS`, or a `TwoSampleTest`. The default looks at all rows through many views
-        at once; where it finds nothing in large samples it trains a deep kernel, and says so in
-        `result.chosen`. The test of the paper is "mmd-d".
+        at once; where these do not decide, in large samples, it trains a deep kernel, too, and says
+        so in `result.chosen`. The test of the paper is "mmd-d".
     permutations, train_fraction
         None means the method's own (999, and half of the data where a kernel is trained).
     rng
-        A seed or a generator (SPEC 7). The same seed gives the same answer.
+        A seed or a generator. The same seed gives the same answer.
     device
         "auto", "cpu", "cuda", ...
     progress
@@ -121,11 +121,11 @@ def two_sample_test(
     """
     design = design_from(groups, blocks, strata, pairs)
     test = resolve(method, permutations=permutations, train_fraction=train_fraction, design=design)
-    left = None
+    kept = None
     if weights is not None:
-        left = weighed(X, Y, weights, test.design, rng)
-        X, Y, rng = left.x, left.y, left.rng
-        test = _redesigned(test, left.design)
+        kept = weighed(X, Y, weights, test.design, rng)
+        X, Y, rng = kept.x, kept.y, kept.rng
+        test = _redesigned(test, kept.design)
     margins = None if tolerance is None else check_tolerance(tolerance)  # before anybody waits
     result = test.run(
         X,
@@ -137,8 +137,8 @@ def two_sample_test(
         columns=columns,
         repeats=repeats,
     )
-    if left is not None:
-        result = dataclasses.replace(result, design=left.described(result.design))
+    if kept is not None:
+        result = dataclasses.replace(result, design=kept.described(result.design))
     return result if margins is None else dataclasses.replace(result, tolerance=margins)
 
 

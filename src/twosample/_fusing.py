@@ -106,7 +106,7 @@ def surprise(values: Tensor, moments: Moments | None = None) -> Tensor:
         u = (x - k) / sqrt(k).
 
     For shapes of 0.5 and more it is within 0.01 of -log p where that is below 1, and within 1.2 %
-    beyond, however far. Smaller shapes are taken to be 0.25. A constant row is 0 everywhere.
+    beyond, however far. Shapes below 0.25 are raised to it. A constant row is 0 everywhere.
 
     Parameters
     ----------
@@ -200,10 +200,10 @@ def fuse_kinds(surprises: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
 
 
 def combine_kinds(largest: Tensor, reference: Tensor, shares: Tensor) -> Tensor:
-    """(B,) as `fuse_kinds`, from (kinds, B) maxima and those whose tails measure them.
+    """(B,) the same as `fuse_kinds`, from the (kinds, B) maxima of the kinds.
 
-    `reference` has (kinds, any) maxima over labellings; the maxima themselves, where they are all
-    that there are.
+    `reference` has the (kinds, any) maxima whose tails measure them: the maxima themselves, where
+    they are all that there are.
     """
     relative = shares / shares.sum()
     log_shares = relative.log().tolist()

@@ -55,12 +55,12 @@ _SCORES: LearningOptions = {"steps": 1000, "batch_size": 5000, "learning_rate": 
 
 
 def auto(*, permutations: int = 999, **learning: Unpack[LearningOptions]) -> TwoSampleTest:
-    """The default: `spectral` on all rows and, where that finds nothing, a trained deep kernel.
+    """The default: `spectral` on all rows and, where that does not decide, a trained deep kernel.
 
-    `spectral` has nine tenths of the level. Where it does not reject and samples have 1000 rows or
-    more, the kernel of `mmd_d` is trained on one half and tested on the other, with the last tenth:
-    it finds what takes many columns at once. Smaller samples, and tables of one or two columns, are
-    for `spectral` alone. Options are those of `Learning`.
+    Where each sample has 1000 rows or more and the table three columns or more, `spectral` has nine
+    tenths of the level. If it does not reject at 0.05, the kernel of `mmd_d` is trained on one half
+    and tested on the other with the last tenth: it finds what takes many columns at once. Otherwise
+    `spectral` is the whole test. Options are those of `Learning`.
     """
     # The kernel of mmd-d in a time that grows with the points: there may be millions.
     trained = replace(mmd_compressed(permutations=permutations, **learning), name="mmd-d")

@@ -118,7 +118,7 @@ class TwoSampleTest:
         columns: Columns | None = None,
         repeats: Repeats = "once",
     ) -> TwoSampleResult:
-        """Split the data, fit on one part, test on the other.
+        """Look at the rows, fit, and test; only a test that trains splits them.
 
         `progress` shows a bar while training: True, False, or None for only on a terminal. `client`
         is one of a Dask cluster, `columns` says what of a table to test, and `repeats` what becomes
@@ -133,9 +133,9 @@ class TwoSampleTest:
                 result = hardly._run(pair, generators, device, resources, seen)
                 return _without_difference(result, seen, by_default=self.then is not None)
             result = self._run(pair, generators, device, resources, seen)
-            if self.then is not None and self.then.is_for(result):
+            if self.then is not None and self.then.is_wide_enough(result):
                 result = replace(result, follow_up=self.then)
-                if self.then.suits(result.sizes_of_all, result.units):
+                if self.then.is_large_enough(result.sizes_of_all, result.units):
                     result = self.then.follow(result, pair, generators, device, resources, seen)
             return replace(result, checks=seen.findings)
 
@@ -214,7 +214,7 @@ class TwoSampleTest:
         fitted: bool = False,
     ) -> FirstLook:
         """What is odd about the samples. Copies of rows are left out of `pair`."""
-        from ._insight.checks.checking import look_first  # above this module, as all that is told
+        from ._insight.checks.checking import look_first  # imported here: it imports this module
 
         rules = without_columns(rules, self.design.columns)
         # A user who says which rows belong together has spoken of copies, too.
@@ -311,7 +311,7 @@ class FollowUp:
         Which test that is.
     share
         Its share of the level, between 0 and 1.
-    least
+    least_rows
         Samples of fewer rows are not worth it: the first test has the whole level then.
     least_columns
         Nor are tables of fewer columns.
@@ -319,33 +319,33 @@ class FollowUp:
 
     test: TwoSampleTest
     share: float = 0.1
-    least: int = 1000
+    least_rows: int = 1000
     least_columns: int = 1
 
     def __post_init__(self) -> None:
         check_share("share", self.share)
-        check_whole("least", self.least, 1)
+        check_whole("least_rows", self.least_rows, 1)
         check_whole("least_columns", self.least_columns, 1)
 
-    def is_for(self, first: TwoSampleResult) -> bool:
+    def is_wide_enough(self, first: TwoSampleResult) -> bool:
         """Whether the tables of a first test are wide enough for it. Images are."""
         fitted = first.fitted
         if fitted is None or fitted.schema.kind == "image":
             return True
         return len(fitted.schema.columns) >= self.least_columns
 
-    def suits(self, sizes: tuple[int, int], units: tuple[int, int] | None = None) -> bool:
+    def is_large_enough(self, sizes: tuple[int, int], units: tuple[int, int] | None = None) -> bool:
         """Whether samples are large enough for it.
 
         Sizes must be the same for every labelling. Of `units` half is trained on, and few others
         could not give a p-value that is small enough for its share of the level.
         """
         enough = units is None or min(units) >= _LEAST_UNITS
-        return enough and min(sizes) >= self.least
+        return enough and min(sizes) >= self.least_rows
 
     def level_left(self, sizes: tuple[int, int]) -> float:
         """The share of the level that the first test has for samples of these sizes."""
-        return 1 - self.share if self.suits(sizes) else 1.0
+        return 1 - self.share if self.is_large_enough(sizes) else 1.0
 
     def follow(
         self,
@@ -357,7 +357,7 @@ class FollowUp:
         seen: FirstLook,
     ) -> TwoSampleResult:
         """The result of both tests: that of the one with the smaller p-value."""
-        # As counts over shares: each is a p-value by itself.
+        # Each p-value over its share of the level.
         p_first = min(1.0, first.pvalue / (1 - self.share))
         told = f"{first.method}: p = {format_pvalue(first.pvalue)}"
         if p_first <= ALPHA:
@@ -467,7 +467,7 @@ class FittedTest:
         leaves half of one. A test that holds a model of scikit-learn cannot be saved. `notes` are
         kept with it, such as {"seed": 0}.
         """
-        from ._saving.saving import save  # above this module, which it reads
+        from ._saving.saving import save  # imported here: it imports this module
 
         save(self, path, notes=notes)
 
@@ -478,7 +478,7 @@ class FittedTest:
         generators: Generators,
         resources: Resources,
     ) -> TwoSampleResult:
-        """Test the rows that the survey did not pick."""
+        """Test the rows that are not for training."""
         _check_sizes(surveyed.tested, surveyed.names)
         representation = self._representation_for(resources)
         points = points_to_test(

@@ -392,7 +392,7 @@ def explain(
     # Each use has a generator of its own: what one draws never changes the others.
     generators = Generators(rng)
     contributions = _contributions(result, fitted, samples, generators.torch("contributions"))
-    tables = _Tables((), (), "", correction or "holm", "", None, 0, ())
+    tables = _Tables(correction=correction or "holm")
     if samples.schema.columns:
         local = local_tests(result, fitted)
         if local is not None:
@@ -486,14 +486,14 @@ def witness(result: TwoSampleResult, points: Any) -> NDArray[np.float64]:
 class _Tables(NamedTuple):
     """What an explanation says about columns and pairs."""
 
-    columns: tuple[ColumnDifference, ...]
-    pairs: tuple[PairDifference, ...]
-    symbol: str
     correction: ColumnCorrection
-    calibration: str
-    joint: float | None  # the statistic that importances are parts of
-    labellings: int
-    notes: tuple[str, ...]
+    columns: tuple[ColumnDifference, ...] = ()
+    pairs: tuple[PairDifference, ...] = ()
+    symbol: str = ""
+    calibration: str = ""
+    joint: float | None = None  # the statistic that importances are parts of
+    labellings: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def _by_views(

@@ -51,7 +51,7 @@ def distance(scores: Tensor, is_x: Tensor) -> float:
 def best_cut(scores: Tensor, is_x: Tensor) -> float:
     """Where to cut scores so that most of X lie above and most of Y below, both weighing the same.
 
-    Half way between the two neighbours, of the best place.
+    The cut is the middle of the two scores on either side of the best place.
     """
     order = torch.argsort(scores)
     ordered = scores[order]

@@ -28,8 +28,8 @@ def leading_columns(samples: Samples) -> list[int]:
     Each column, each pair and each product of three has its best witness, and a p-value by the law
     that theory predicts for it, as in `Spectral`. The p-values are corrected for the number of
     views with as many columns, and for the three such numbers. More columns lead in place of fewer
-    only if their p-value is 20 times smaller. Where none is at most 0.001, no column leads. Columns
-    of images are pixels, and none of these leads.
+    only if their p-value is 20 times smaller. If no p-value is at most 0.001, no column leads.
+    Columns of images are pixels, and none of these leads.
 
     Labels decide here: give points to train on, never those to be tested.
     """

@@ -172,7 +172,7 @@ class PreparedSpectral:
 
 @dataclass(frozen=True)
 class Spectral(Statistic):
-    """The most surprising witness over all views, each found anew for every labelling.
+    """How surprising the best witnesses of all views are, each found anew for every labelling.
 
     Every view and every lambda gives a row of values T(lambda), one for each labelling. A row is
     turned into surprises, -log p by a gamma law that has the row's mean and variance. Views of
@@ -244,10 +244,10 @@ class Spectral(Statistic):
         shares: dict[str, float] = {}
         for number, stack in enumerate(representation):
             sums = of_stacks.pop(0)  # so that its memory is free when it is used
-            name, weight = representation.kind_of(stack)
-            shares[name] = weight
             if not sums.totals.numel():  # no column is of the kind that it looks at
                 continue
+            name, weight = representation.kind_of(stack)
+            shares[name] = max(weight, shares.get(name, 0.0))
             means = sums.totals.sum(0) / count
             blind = stack.are_blind(means, count)
             prepared = along_axes(stack, number, sums, bins, self.regularisation, blind)
@@ -416,7 +416,7 @@ class Spectral(Statistic):
         return CrossFitted(own, folds, noise_share(seen, unseen))
 
     def separation_at_most(self, prepared: PreparedSpectral, alpha: float) -> float:
-        """What the squared separation of no witness of any view exceeds, with error alpha.
+        """An upper bound, with confidence 1 - alpha, on every witness's squared separation.
 
         The separation is the difference of mean scores in spreads. In a view with D axes,
         T(0) / (1/n + 1/m) has a noncentral chi-squared law with D degrees of freedom, whose

@@ -9,7 +9,7 @@ column    each column alone: its values, its shape, its levels
 pair      each two columns: how they go together
 triple    each three columns: products only
 pixels    images: all pixels together, and each pixel alone
-patches   images: small filters, taken from the images themselves, and textures
+patches   images: small filters, taken from the images themselves, textures, and tones
 own       what a user brings: a network, a transformer, any kernel
 """
 

@@ -146,7 +146,7 @@ class View(nn.Module):
         What its views look at.
     weight
         Its share of the level, relative to those of the other stacks. Stacks of the same `kind`
-        share one weight.
+        share one weight, the largest of theirs.
     kind
         What it is called in a result.
     regularisation
@@ -193,7 +193,7 @@ class View(nn.Module):
         return torch.zeros(len(means), dtype=torch.bool)
 
     def size(self) -> int:
-        """How many features a point has in all views, as far as that has no bound of its own."""
+        """How many features a point has in all views, where a file could ask for any number."""
         return 0
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *options: Any) -> None:

@@ -91,7 +91,7 @@ def for_tables(columns: int, *, categories: bool) -> list[View]:
 
 
 def kind_of(stack: View, columns: int, *, categories: bool) -> Kind:
-    """The kind of a stack of views of a table of so many columns; 0 for images.
+    """The kind of a stack of views of a table of so many columns, which is 0 for images.
 
     Kernels of all columns see whatever there is in one column, or in one pair. So the shape of that
     column, and the products and cells of that pair, are of their kind, which has a larger share of

@@ -26,7 +26,7 @@ class Views(nn.Module):
     ----------
     stacks
         None for those that suit the points: for tables landmarks, columns, pairs and triples of
-        them; for images landmarks, pixels, patches and textures. Views of your own, such as
+        them; for images landmarks, pixels, patches, textures and tones. Views of your own, such as
         `Features(embedding)`, stand beside those or in their place.
     """
 
@@ -64,7 +64,7 @@ class Views(nn.Module):
         if self.usual:
             self.usual = False
             self.stacks = nn.ModuleList([*_usual(layout), *self.stacks])
-        # Nothing is drawn: another seed changes the shuffles and nothing else.
+        # Nothing is drawn, so views do not depend on the seed.
         chosen = by_content(points.cpu())
         if not layout.is_image:
             self.scores.fit(chosen.typical.double())

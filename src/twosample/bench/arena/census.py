@@ -174,4 +174,4 @@ SCENARIOS = (
 )
 
 NULLS = ("census-share", "census-mean")
-"""The sizes of tables that are run without a change, too."""
+"""The scenarios that are also run without a change."""

@@ -172,10 +172,7 @@ _RIVALS = (
 
 def contestants() -> dict[str, Contestant]:
     """All contestants by name, the most important first."""
-    # "auto" need not be in the catalogue: it may choose among the others.
-    first = [name for name in ("auto", "spectral") if name == "auto" or name in METHODS]
-    names = dict.fromkeys([*first, *METHODS])
-    every = [*(_method(name) for name in names), *_RIVALS]
+    every = [*(_method(name) for name in METHODS), *_RIVALS]
     return {contestant.name: contestant for contestant in every}
 
 

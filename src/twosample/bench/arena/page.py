@@ -267,9 +267,11 @@ both were given. The p-value is that of a gap like this between two tests of equ
 best of many is chosen after the fact, so that some are small by chance."""
 _BESIDE = f"""\
 Settings for which the paper prints a power. Its tests had the same rows, one half to train on and
-the other to test. `{DEFAULT}` gets them whole. CIFAR-10.1 is missing: its images are not at hand."""
+the other to test. `{DEFAULT}` gets them whole. CIFAR-10.1 is missing: its images are not
+at hand."""
 _LEARNED = f"""\
-The mean power of `{DEFAULT}` and of the paper's test, `{PAPER}`, on the rows that both were given."""
+The mean power of `{DEFAULT}` and of the paper's test, `{PAPER}`, on the rows that both were
+given."""
 _CELLS = """\
 In brackets: how many tests there were. Bold: the best of those with at least half as many tests as
 the default."""
