@@ -97,7 +97,7 @@ class Views(nn.Module):
         return points
 
     def count(self) -> int:
-        """How many views there are."""
+        """How many views there are, those included that turn out to see nothing."""
         return sum(len(stack.columns()) for stack in self)
 
     def check(self) -> None:
