@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 import twosample
 from twosample import _api as api
 from twosample._cli import main as cli
+from twosample._cli.test import too_few_shuffles
 from twosample._objectives import PowerCriterion
+from twosample._result import format_pvalue
 from twosample.errors import InputError, InputWarning, TrainingError
 
 ROOT = Path(__file__).parents[1]
@@ -261,8 +263,9 @@ def test_json_is_valid_whatever_the_numbers(folder, monkeypatch):
         pvalue=0.25,
         statistic=np.nan,
         null_distribution=np.zeros(99),
+        share=1.0,
         reject=lambda _: False,
-        to_dict=lambda: record,
+        to_dict=lambda alpha: record,
     )
     monkeypatch.setattr(api, "two_sample_test", lambda *_, **__: result)
     shown = call("test", "same.csv", "other.csv", "--json").stdout
@@ -403,6 +406,25 @@ def test_too_few_permutations_for_the_level_is_a_warning(folder):
         in done.stderr
     )
     assert "--permutations 19 " in done.stderr
+
+
+@pytest.mark.parametrize(("share", "alpha"), [(1.0, 0.009), (0.9, 0.011), (0.1, 0.011)])
+def test_too_few_permutations_for_a_share_of_the_level(share, alpha):
+    """With the advised number of permutations p can reach the level, and with one fewer not."""
+
+    def said(count):
+        result = SimpleNamespace(null_distribution=np.zeros(count), share=share)
+        return too_few_shuffles(result, alpha)
+
+    needed = int(re.search(r"--permutations (\d+) or more", said(99)).group(1))
+    assert said(needed) is None
+    assert f"--permutations {needed} " in said(needed - 1)
+
+
+def test_a_pvalue_just_above_the_level_has_the_digits_that_show_it():
+    assert format_pvalue(1 / 900) == "0.001"
+    assert format_pvalue(1 / 900, 0.001) == "0.00111"
+    assert format_pvalue(1 / 900, 0.05) == "0.001"
 
 
 @pytest.mark.parametrize(

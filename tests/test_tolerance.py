@@ -218,6 +218,21 @@ def test_it_is_said_where_nothing_was_found():
     assert result.to_dict()["smallest_difference"]["power"] == 0.8
 
 
+def test_it_is_said_at_the_level_of_the_caller():
+    """No p-value of 99 permutations is below 0.001, so nothing would have been found there."""
+    result = twosample.two_sample_test(*drawn(80, 2.0), "spectral", permutations=99, rng=0)
+    assert result.pvalue == 0.01
+    assert result.to_dict(0.001)["smallest_difference"] is None
+    assert result.to_dict(0.001)["verdict"] == "no difference found"
+    assert "would have been found" not in result.summary(alpha=0.001)
+    assert "would have been found" not in result.report(alpha=0.001)._repr_html_()
+    alike = twosample.two_sample_test(*drawn(80), "spectral", permutations=99, rng=0)
+    at_other = smallest_difference(alike, alpha=0.2)
+    assert at_other.shift < alike.smallest_difference.shift
+    assert alike.to_dict(0.2)["smallest_difference"] == at_other.to_dict()
+    assert at_other.sentence() in alike.summary(alpha=0.2)
+
+
 # Many samples, and the command line.
 
 

@@ -301,21 +301,24 @@ class TwoSampleResult:
 
     @functools.cached_property
     def smallest_difference(self) -> SmallestDifference | None:
-        """The smallest difference that this test finds with power 0.8; None if it cannot be said.
+        """The smallest difference that this test finds at level 0.05 with power 0.8.
 
-        What "no difference found" means: what is larger would mostly have been found. Computed when
-        it is first read, from the shuffles of the test.
+        What "no difference found" means: what is larger would mostly have been found. None if it
+        cannot be said. Computed when it is first read, from the shuffles of the test.
         """
         from ._insight.smallest import smallest_difference
 
         return smallest_difference(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, ready for JSON.
+    def to_dict(self, alpha: float = ALPHA) -> dict[str, Any]:
+        """Plain numbers, strings and lists, ready for JSON; the verdict is that at level `alpha`.
 
         The null distribution, the fitted test and the data are left out.
         """
-        smallest = None if self.reject() else self.smallest_difference
+        from ._insight.smallest import smallest_difference
+
+        decision = self.decide(alpha)
+        smallest = None if self.reject(alpha) else smallest_difference(self, alpha=alpha)
         training = None
         if self.training is not None:
             training = {
@@ -340,8 +343,8 @@ class TwoSampleResult:
             "design": self.design,
             "units": None if self.units is None else list(self.units),
             "effect": dataclasses.asdict(self.effect),
-            "verdict": self.verdict,
-            "tolerance": None if self.tolerance is None else self.decide().to_dict()["margins"],
+            "verdict": decision.verdict,
+            "tolerance": None if self.tolerance is None else decision.to_dict()["margins"],
             "smallest_difference": None if smallest is None else smallest.to_dict(),
             "training": training,
         }
@@ -494,6 +497,12 @@ class TwoSampleResult:
         return f"<div>{title}<table>{''.join(cells)}</table></div>"
 
 
-def format_pvalue(pvalue: float) -> str:
-    """Three decimals, or three significant digits where those would show 0.000."""
-    return f"{pvalue:.3f}" if pvalue >= 0.0005 else f"{pvalue:.2g}"
+def format_pvalue(pvalue: float, alpha: float | None = None) -> str:
+    """Three decimals, or two significant digits where those would show 0.000.
+
+    Where these would stand on the other side of the level `alpha`, there are more of them.
+    """
+    text = f"{pvalue:.3f}" if pvalue >= 0.0005 else f"{pvalue:.2g}"
+    if alpha is not None and (float(text) <= alpha) != (pvalue <= alpha):
+        return f"{pvalue:.3g}"
+    return text

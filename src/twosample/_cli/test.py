@@ -215,11 +215,11 @@ def run_test(
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and the facts of the run."""
-    from .._api import two_sample_test
+    from .._api import resolve, two_sample_test
 
     test = functools.partial(
         two_sample_test,
-        method=method,
+        method=resolve(method, alpha=alpha),
         permutations=permutations,
         train_fraction=train_fraction,
         device=device,
@@ -375,9 +375,7 @@ def _as_json(
         "statistic": result.statistic,
     }
     # Twice: the verdict stands first, and what the result says of the same names does not count.
-    record = verdict | result.to_dict() | verdict
-    if "verdict" in record:
-        record["verdict"] = result.decide(facts["alpha"]).verdict  # at this level
+    record = verdict | result.to_dict(facts["alpha"]) | verdict
     if explanation is not None:
         record["explanation"] = explanation.to_dict()
     if page is not None:
@@ -398,7 +396,7 @@ def case_of(result: TwoSampleResult, facts: Mapping[str, Any]) -> Case:
 def _verdict(result: TwoSampleResult, alpha: float) -> str:
     from .._result import format_pvalue
 
-    pvalue = format_pvalue(result.pvalue)
+    pvalue = format_pvalue(result.pvalue, alpha)
     if result.tolerance is not None:
         return f"{result.decide(alpha).sentence()} p = {pvalue}."
     if result.reject(alpha):
@@ -451,7 +449,9 @@ def both(sizes: tuple[int, int] | list[int]) -> str:
 def too_few_shuffles(result: TwoSampleResult, alpha: float) -> str | None:
     """What to do if there are so few shuffles that no p-value can reach `alpha`."""
     count = len(result.null_distribution)
-    smallest = 1 / (count + 1)
+    # Of two parts that share the level, the one with more of it reaches the smallest p-value.
+    share = max(result.share, 1 - result.share)
+    smallest = 1 / ((count + 1) * share)
     if count == 0 or smallest <= alpha:  # there are none where a law takes their place
         return None
     problem = (
@@ -460,5 +460,5 @@ def too_few_shuffles(result: TwoSampleResult, alpha: float) -> str | None:
     )
     if alpha < 1e-7:
         return f"{problem}; choose a larger one."
-    needed = math.ceil(1 / alpha) - 1
+    needed = math.ceil(1 / (alpha * share)) - 1
     return f"{problem}; use --permutations {needed} or more, or larger samples."

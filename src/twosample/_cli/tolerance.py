@@ -62,6 +62,8 @@ def status_of(*verdicts: str, undecided: bool = True) -> int:
 
 def effect_lines(result: TwoSampleResult, alpha: float) -> dict[str, str]:
     """How large the difference is, or what could have been found, as lines of facts."""
+    from .._insight.smallest import could_find
+
     lines = {}
     effect = result.effect
     if effect.auc is not None and effect.auc_interval is not None:
@@ -70,7 +72,7 @@ def effect_lines(result: TwoSampleResult, alpha: float) -> dict[str, str]:
         if effect.changed:
             percent = 100 * effect.changed
             lines["effect"] += f"; at least {percent:.1f} % of the rows would have to change"
-    smallest = None if result.reject(alpha) else result.smallest_difference
-    if smallest is not None:
-        lines["could find"] = smallest.sentence()
+    missed = could_find(result, alpha)
+    if missed:
+        lines["could find"] = missed
     return lines

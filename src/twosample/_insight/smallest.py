@@ -104,6 +104,15 @@ def smallest_difference(
     return _of_views(result, threshold, power, alpha)
 
 
+def could_find(result: TwoSampleResult, alpha: float = ALPHA) -> str:
+    """What would have been found at this level, in a sentence; "" where that cannot be said.
+
+    Nothing is said either where the test rejects, since then it has found something.
+    """
+    smallest = None if result.reject(alpha) else smallest_difference(result, alpha=alpha)
+    return "" if smallest is None else smallest.sentence()
+
+
 def _of_views(
     result: TwoSampleResult, threshold: float, power: float, alpha: float
 ) -> SmallestDifference | None:

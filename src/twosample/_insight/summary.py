@@ -9,6 +9,7 @@ from .._result import ALPHA, TwoSampleResult, format_pvalue
 from ..errors import IncompatibleParts, InputError
 from .changes import ColumnChange, PairChange
 from .regions import Region
+from .smallest import could_find
 
 LEAST_TOLD = 0.005
 """Of all rows: a smaller share would be told as 0 %."""
@@ -45,7 +46,9 @@ def headline(result: TwoSampleResult, names: tuple[str, str], alpha: float = ALP
     return f"No difference found between {x} and {y} ({p})."
 
 
-def effect_sentence(result: TwoSampleResult, names: tuple[str, str] = ("X", "Y")) -> str:
+def effect_sentence(
+    result: TwoSampleResult, names: tuple[str, str] = ("X", "Y"), alpha: float = ALPHA
+) -> str:
     """How large the difference is, in a sentence; "" where that is not known."""
     effect = result.effect
     if effect.auc is None or effect.auc_interval is None:
@@ -59,7 +62,7 @@ def effect_sentence(result: TwoSampleResult, names: tuple[str, str] = ("X", "Y")
         f"{100 * effect.auc:.0f} % of the time ({100 * low:.0f} to {100 * high:.0f} %); 50 % is "
         "guessing."
     )
-    if result.reject() and low <= _GUESSING:
+    if result.reject(alpha) and low <= _GUESSING:
         # Or a reader would see a contradiction.
         text += f" One {one} hardly tells: the difference is small, or in few {many}."
     if effect.changed and effect.changed >= LEAST_TOLD:
@@ -88,13 +91,13 @@ def summary(
     """
     bold = "**" if markdown else ""
     lines = [f"{bold}{headline(result, names, alpha)}{bold}"]
-    effect = effect_sentence(result, names)
+    effect = effect_sentence(result, names, alpha)
     if effect:
         lines.append(effect)
     if not result.reject(alpha):
-        smallest = result.smallest_difference
-        if smallest is not None:
-            lines.append(smallest.sentence())
+        missed = could_find(result, alpha)
+        if missed:
+            lines.append(missed)
         return "\n\n".join(lines) + "\n" if markdown else "\n".join(lines)
     told = told or told_of(result)
     if markdown:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._data.tables import cut_in_the_middle, told_apart
 from .._insight.held_out import held_out, row_pixels
+from .._insight.smallest import could_find
 from .._insight.summary import Told, effect_sentence, title, told_of, units_of
 from .._result import ALPHA, TwoSampleResult, format_pvalue
 from .._saving.saving import replace, writable
@@ -110,12 +111,11 @@ def _words(
     if result.design is not None:
         about += f", {result.design}"
     lines += [(line, quiet) for line in _wrapped(about)]
-    sentences = [effect_sentence(result, names)]
+    sentences = [effect_sentence(result, names, alpha)]
     if not result.reject(alpha):
         tries = f"{100 * result.pvalue:.0f} % of all tries"
         sentences.append(f"Dealt out at random, they differ as much in {tries}.")
-        if result.smallest_difference is not None:
-            sentences.append(result.smallest_difference.sentence())
+        sentences.append(could_find(result, alpha))
     for sentence in filter(None, sentences):
         lines.append(("", quiet))
         lines += [(line, plain) for line in _wrapped(sentence)]

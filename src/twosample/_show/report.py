@@ -29,6 +29,7 @@ from .._insight.explain import Explanation, TellingRow
 from .._insight.held_out import held_out, row_pixels, row_values
 from .._insight.power import predict_power
 from .._insight.prediction import PowerPlan
+from .._insight.smallest import could_find
 from .._insight.summary import LEAST_TOLD, Told, effect_sentence, summary, title
 from .._insight.tolerance import Decision
 from .._objectives import PowerCriterion
@@ -233,13 +234,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
         # The tolerance was asked about at one level.
         return title(result, level if decision is None else findings.alpha)
 
-    def could_find(level: float) -> str:
-        smallest = None if result.reject(level) else result.smallest_difference
-        return "" if smallest is None else smallest.sentence()
-
     def side(level: float) -> str:
         where = "at most" if result.reject(level) else "above"
-        return f"p = {p} is {where} α = {level:g}"
+        return f"p = {format_pvalue(result.pvalue, level)} is {where} α = {level:g}"
 
     # Each text is on the page once for every level; the script shows one of them.
     return {
@@ -247,9 +244,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
         "differ": {level: result.reject(level) for level in findings.levels},
         "sign": _signs(findings, decision),
         "side": findings.at_levels(side),
-        "effect": typeset(effect_sentence(result, findings.names)),
+        "effect": typeset(effect_sentence(result, findings.names, findings.alpha)),
         "decision": _margins(decision),
-        "could_find": findings.at_levels(could_find),
+        "could_find": findings.at_levels(partial(could_find, result)),
         "p": p,
         "exact": is_exact(result),
     }
