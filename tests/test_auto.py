@@ -45,7 +45,7 @@ def test_a_first_test_that_decides_is_all_there_is():
     X, Y = equal_samples(1000)
     result = twosample.two_sample_test(X, Y + 1, permutations=99, rng=0)
     assert result.pvalue == pytest.approx(0.01 / 0.9, rel=1e-12)
-    assert result.chosen == "spectral: p = 0.010, which decides, so mmd-d was not trained"
+    assert result.chosen == "spectral: p = 0.010, which decides at 0.05, so mmd-d was not trained"
     assert result.to_dict()["chosen"] == result.chosen
     assert "mmd-d was not trained" in result._repr_html_()
     assert result.training is None

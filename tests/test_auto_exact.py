@@ -14,6 +14,7 @@ from scipy.stats import binom
 
 import twosample
 from twosample import FollowUp, InputError, Stream, TwoSampleTest
+from twosample._api import resolve
 
 CHANCE = 1e-6  # of a false alarm
 
@@ -127,7 +128,9 @@ def test_another_seed_changes_the_draw_and_nothing_else():
 # What follows
 
 
-def followed(monkeypatch, p_first: float, p_second: float, rows: int = 20):
+def followed(
+    monkeypatch, p_first: float, p_second: float, rows: int = 20, alpha: float | None = None
+):
     """The result of two tests with these p-values, and how often the second was run."""
     rng = np.random.default_rng(0)
     X, Y = normal(rng, rows), normal(rng, rows)
@@ -144,7 +147,7 @@ def followed(monkeypatch, p_first: float, p_second: float, rows: int = 20):
     first = dataclasses.replace(
         twosample.mmd_median(), name="first", then=FollowUp(second, share=0.1, least_rows=20)
     )
-    return first.run(X, Y, rng=0), runs
+    return resolve(first, alpha=alpha).run(X, Y, rng=0), runs
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,20 @@ def test_the_second_test_is_not_run_where_the_first_decides(monkeypatch):
     assert runs == ["first"]
     assert result.pvalue == pytest.approx(0.05)
     assert result.pvalue <= 0.05
-    assert "which decides, so second was not trained" in result.chosen
+    assert "which decides at 0.05, so second was not trained" in result.chosen
+
+
+@pytest.mark.parametrize(("alpha", "ran"), [(0.01, ["first", "second"]), (0.05, ["first"])])
+def test_the_first_test_decides_at_the_level_that_is_asked_for(monkeypatch, alpha, ran):
+    result, runs = followed(monkeypatch, 0.02, 0.0004, alpha=alpha)
+    assert runs == ran
+    assert result.reject(alpha)
+
+
+def test_the_level_reaches_the_second_test():
+    assert resolve("auto").then.alpha == 0.05
+    assert resolve("auto", alpha=0.001).then.alpha == 0.001
+    assert resolve("mmd-d", alpha=0.001).then is None
 
 
 def test_the_second_test_is_not_run_on_few_rows(monkeypatch):

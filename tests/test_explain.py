@@ -692,6 +692,35 @@ def test_the_record_is_ready_for_json_and_says_what_is_exploratory(orders):
     assert all(len(line) <= 220 for line in text.splitlines())
 
 
+def test_the_level_is_that_of_the_caller():
+    rng = np.random.default_rng(21)
+    X = rng.normal(size=(300, 3))
+    Y = rng.normal(size=(300, 3))
+    Y[:, 1] += 0.25
+    result = twosample.two_sample_test(X, Y, "spectral", permutations=199, rng=0)
+    strict = explain(result, alpha=0.001, rng=0)
+    usual = explain(result, rng=0)
+    assert usual.reject() == usual.reject(0.05) == strict.reject(0.05) == ["1"]
+    assert strict.reject() == []
+    assert "(at 0.05;" in str(usual) and "(at 0.001;" in str(strict)
+    assert not any("finds no difference" in note for note in usual.notes)
+    assert any("finds no difference" in note for note in strict.notes)
+    assert "(at 0.001;" in str(result.explain(alpha=0.001, rng=0))
+    with pytest.raises(InputError, match="alpha"):
+        explain(result, alpha=2)
+
+
+def test_few_labellings_are_told_at_the_level_of_the_caller(orders):
+    _, _, result = orders
+    columns = len(result.columns)
+    labellings = len(result.null_distribution) + 1
+    told = [
+        any("test with more permutations" in note for note in explain(result, alpha=alpha).notes)
+        for alpha in (0.9 * columns / labellings, columns / labellings)
+    ]
+    assert told == [True, False]
+
+
 def test_a_fitted_test_on_new_data_is_explained_in_its_own_rows():
     rng = np.random.default_rng(18)
     fitted = twosample.mmd_o(permutations=99, steps=3).fit(

@@ -246,3 +246,12 @@ def test_parts_that_do_not_fit_say_so(make, message):
 def test_settings_that_cannot_be_are_sentences(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_equal_columns_are_ties_of_a_soft_maximum():
+    x = np.zeros((50, 1))
+    y = x.copy()
+    y[25, 0] = 0.3  # one row differs, so all labellings are alike but for its side
+    for permutations in (99, 107, 999):
+        result = twosample.two_sample_test(x, y, "mmd-fuse", rng=0, permutations=permutations)
+        assert result.pvalue == 1.0

@@ -148,10 +148,12 @@ def resolve(
     permutations: int | None = None,
     train_fraction: float | None = None,
     design: Design | None = None,
+    alpha: float | None = None,
 ) -> TwoSampleTest:
     """The test that a name and options stand for.
 
-    An option that the test has no use for is an error, never ignored.
+    An option that the test has no use for is an error, never ignored. Only `alpha` is for every
+    test: the level at which the first part of a test of two parts decides.
     """
     if isinstance(method, str):
         if method not in METHODS:
@@ -174,6 +176,9 @@ def resolve(
         test = _with_train_fraction(test, train_fraction)
     if design is not None:
         test = _with_design(test, design)
+    if alpha is not None and test.then is not None:
+        then = dataclasses.replace(test.then, alpha=alpha)
+        test = dataclasses.replace(test, then=then)
     return test
 
 

@@ -19,6 +19,8 @@ import scipy  # which imports its parts, such as scipy.stats, when they are used
 import torch
 from torch import Tensor
 
+from ._eigen import eigh
+
 REGULARISER = 1e-8
 """lambda of equation (4), as in all of the paper's experiments."""
 
@@ -431,7 +433,7 @@ def _program(b: Tensor, M: Tensor) -> Tensor:
     with q. So it is least squares, for singular M too (two kernels alike). Here c = 1, for b and M
     of order one.
     """
-    values, vectors = torch.linalg.eigh(M)
+    values, vectors = eigh(M)
     roots = values.clamp_min(0).sqrt()  # rounding can take an eigenvalue of 0 below it
     C = roots[:, None] * vectors.T
     rows = torch.cat([C, b[None]]).numpy()

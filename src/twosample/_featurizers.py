@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._eigen import eigh
 from ._estimators import noncentrality
 from ._kernels import Gaussian, Kernel, median_bandwidth, start_featurizer
 from ._products import accumulator, rows_of
@@ -896,7 +897,7 @@ def _gaussian_draws(points: Tensor, count: int, generator: torch.Generator) -> T
     # Of the two ways to the eigenvectors, the one that makes no matrix larger than the points.
     if columns <= len(centred):
         covariance = centred.T @ centred / degrees
-        variances, directions = torch.linalg.eigh(covariance)
+        variances, directions = eigh(covariance)
     else:
         _, values, rows = torch.linalg.svd(centred, full_matrices=False)
         variances = values.square() / degrees

@@ -353,6 +353,7 @@ class TwoSampleResult:
     def explain(
         self,
         *,
+        alpha: float = ALPHA,
         correction: ColumnCorrection | None = None,
         rows: int = 10,
         shuffles: int = 3,
@@ -365,6 +366,7 @@ class TwoSampleResult:
 
         return explain(
             self,
+            alpha=alpha,
             correction=correction,
             rows=rows,
             shuffles=shuffles,

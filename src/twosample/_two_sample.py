@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from ._calibration import Calibration, Permutation
-from ._checks import check_share, check_whole
+from ._checks import check_alpha, check_share, check_whole
 from ._cluster import DaskWorkers
 from ._data.columns import Columns
 from ._data.copies import Repeats
@@ -302,8 +302,8 @@ class FollowUp:
     """A test that is run where another does not decide, and how the two make one p-value.
 
     With a share w of the level for this test, p = min(p1 / (1 - w), p2 / w) is a p-value: the
-    chance that it is at most alpha is at most (1 - w) alpha + w alpha. Where p1 / (1 - w) is at
-    most 0.05 already, this test is not run, which can only make p larger.
+    chance that it is at most alpha is at most (1 - w) alpha + w alpha. Where p1 / (1 - w) is small
+    enough to decide, this test is not run, which can only make p larger.
 
     Parameters
     ----------
@@ -315,17 +315,21 @@ class FollowUp:
         Samples of fewer rows are not worth it: the first test has the whole level then.
     least_columns
         Nor are tables of fewer columns.
+    alpha
+        The level at which the first test decides.
     """
 
     test: TwoSampleTest
     share: float = 0.1
     least_rows: int = 1000
     least_columns: int = 1
+    alpha: float = ALPHA
 
     def __post_init__(self) -> None:
         check_share("share", self.share)
         check_whole("least_rows", self.least_rows, 1)
         check_whole("least_columns", self.least_columns, 1)
+        check_alpha(self.alpha)
 
     def is_wide_enough(self, first: TwoSampleResult) -> bool:
         """Whether the tables of a first test are wide enough for it. Images are."""
@@ -360,8 +364,8 @@ class FollowUp:
         # Each p-value over its share of the level.
         p_first = min(1.0, first.pvalue / (1 - self.share))
         told = f"{first.method}: p = {format_pvalue(first.pvalue)}"
-        if p_first <= ALPHA:
-            chosen = f"{told}, which decides, so {self.test.name} was not trained"
+        if p_first <= self.alpha:
+            chosen = f"{told}, which decides at {self.alpha:g}, so {self.test.name} was not trained"
             return replace(first, pvalue=p_first, chosen=chosen, share=1 - self.share)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)  # the first test has said it all

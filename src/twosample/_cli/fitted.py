@@ -53,6 +53,7 @@ from .shared import (
     Strict,
     Verbose,
     bar_for,
+    check_between,
     check_words,
     checked_repeats,
     fact_lines,
@@ -237,6 +238,7 @@ def apply(
         junit_file(junit, "apply", f"{b or a} against {a}") as cases,
     ):
         check_words(quiet, verbose)
+        check_between("--alpha", alpha, 0.05)
         in_parts = read_in_parts(stream, explain, report)
         progress = shows_progress(quiet)
 

@@ -215,6 +215,8 @@ def run_test(
     **design: Any,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """The result of a test of two files, and the facts of the run."""
+    check_between("--alpha", alpha, 0.05)
+
     from .._api import resolve, two_sample_test
 
     test = functools.partial(
@@ -244,7 +246,6 @@ def run_on_files(
     scheduler: str | None,
 ) -> tuple[TwoSampleResult, dict[str, Any]]:
     """What `test` gives for two files, and the facts of the run."""
-    check_between("--alpha", alpha, 0.05)
     seed = seed_or_new(seed)
 
     from .._cluster import connected
@@ -294,7 +295,9 @@ def extras_of(result: TwoSampleResult, facts: Mapping[str, Any], context: typer.
 
             stage("explaining")
             progress = shows_progress(context.params["quiet"])
-            explanation = explain(result, rng=facts["seed"], progress=progress)
+            explanation = explain(
+                result, alpha=facts["alpha"], rng=facts["seed"], progress=progress
+            )
         if context.params["report"] is not None:
             stage("writing the report")
             lost = f"{context.params['report']} was not written."

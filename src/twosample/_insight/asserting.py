@@ -90,7 +90,7 @@ def assert_same_distribution(
     check_alpha(alpha)
     if rng is None:
         rng = _SEED
-    test = resolve(method)
+    test = resolve(method, alpha=alpha)
     share = 1.0 if test.then is None else 1 - test.then.share
     needed = permutations
     if needed is None:

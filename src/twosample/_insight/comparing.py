@@ -549,7 +549,11 @@ def _check_sample(
 def _with_enough(
     test: TwoSampleTest, asked: bool, correction: Correction, count: int, alpha: float
 ) -> TwoSampleTest:
-    """The test with so many permutations that one of so many samples can be found to differ."""
+    """The test with so many permutations that one of so many samples can be found to differ.
+
+    A first test decides about a sample where the correction leaves it below alpha in any case.
+    """
+    test = resolve(test, alpha=alpha / growth(correction, count))
     enough = _permutations(test, asked, correction, count, alpha)
     if enough is None:
         return test

@@ -126,6 +126,8 @@ class Explanation:
         What a reader should know, in sentences.
     result
         The result that is explained.
+    alpha
+        The level of the text and of the notes, and of what is asked for without another one.
     """
 
     method: str
@@ -143,34 +145,41 @@ class Explanation:
     importance_from: float | None
     notes: tuple[str, ...]
     result: TwoSampleResult = field(repr=False)
+    alpha: float = ALPHA
 
     def witness(self, points: Any) -> NDArray[np.float64]:
         """The witness at new points, given like X and Y; see `twosample.witness`. Exploratory."""
         return witness(self.result, points)
 
-    def reject(self, alpha: float = ALPHA) -> list[str]:
+    def reject(self, alpha: float | None = None) -> list[str]:
         """Names of the columns for which equality is rejected: adjusted p-value at most `alpha`.
 
-        The column with the smallest p-value comes first.
+        The column with the smallest p-value comes first. None means the level of the explanation.
         """
-        check_alpha(alpha)
-        return [column.name for column in self.ranked() if column.reject(alpha)]
+        level = self._level(alpha)
+        return [column.name for column in self.ranked() if column.reject(level)]
 
-    def reject_pairs(self, alpha: float = ALPHA) -> list[PairDifference]:
+    def reject_pairs(self, alpha: float | None = None) -> list[PairDifference]:
         """The pairs whose joint distribution differs: adjusted p-value at most `alpha`.
 
         Those of two columns neither of which differs by itself come first: they go together
         otherwise.
         """
-        check_alpha(alpha)
-        rejected = [pair for pair in self.ranked_pairs() if pair.reject(alpha)]
-        return sorted(rejected, key=lambda pair: len(pair.follows_from(alpha)))
+        level = self._level(alpha)
+        rejected = [pair for pair in self.ranked_pairs() if pair.reject(level)]
+        return sorted(rejected, key=lambda pair: len(pair.follows_from(level)))
+
+    def _level(self, alpha: float | None) -> float:
+        """The level that is asked for, checked."""
+        level = self.alpha if alpha is None else alpha
+        check_alpha(level)
+        return level
 
     def ranked_pairs(self) -> list[PairDifference]:
         """The pairs, those that differ most first."""
         return sorted(self.pairs, key=lambda pair: (pair.adjusted, -pair.statistic))
 
-    def differing(self, alpha: float = ALPHA) -> list[str]:
+    def differing(self, alpha: float | None = None) -> list[str]:
         """Do as `reject` does. This older name goes away in the next version."""
         warn("Explanation.differing is now Explanation.reject; use that.", DeprecationWarning)
         return self.reject(alpha)
@@ -195,6 +204,7 @@ class Explanation:
             "statistic": self.statistic,
             "pvalue": self.pvalue,
             "sizes": list(self.sizes),
+            "alpha": self.alpha,
             "correction": self.correction,
             "calibration": self.calibration,
             "symbol": self.symbol,
@@ -243,24 +253,26 @@ class Explanation:
         parts.append(html_list(self.notes))
         return f"<div>{''.join(parts)}</div>"
 
-    def telling_columns(self, alpha: float = ALPHA) -> list[str]:
+    def telling_columns(self, alpha: float | None = None) -> list[str]:
         """The names of all columns: those that differ, those that go together otherwise, others."""
-        names = dict.fromkeys(self.reject(alpha))
-        for pair in self.reject_pairs(alpha):
-            if not pair.follows_from(alpha):
+        level = self._level(alpha)
+        names = dict.fromkeys(self.reject(level))
+        for pair in self.reject_pairs(level):
+            if not pair.follows_from(level):
                 names.update(dict.fromkeys(pair.columns))
         names.update(dict.fromkeys(column.name for column in self.ranked()))
         return list(names)
 
-    def pair_sentences(self, alpha: float = ALPHA) -> list[str]:
+    def pair_sentences(self, alpha: float | None = None) -> list[str]:
         """What there is to say about pairs of columns at a level, in a few sentences."""
-        rejected = self.reject_pairs(alpha)
+        level = self._level(alpha)
+        rejected = self.reject_pairs(level)
         if not rejected:
             count = len(self.pairs)
             pairs = "the pair" if count == 1 else f"any of {count:,} pairs"
             return [f"No difference found in {pairs}"]
-        by_themselves = [pair for pair in rejected if not pair.follows_from(alpha)]
-        sentences = [pair.sentence(alpha) for pair in by_themselves[:_PAIRS_SHOWN]]
+        by_themselves = [pair for pair in rejected if not pair.follows_from(level)]
+        sentences = [pair.sentence(level) for pair in by_themselves[:_PAIRS_SHOWN]]
         more = len(by_themselves) - _PAIRS_SHOWN
         if more > 0:
             sentences.append(f"{more} more pairs go together otherwise")
@@ -296,7 +308,7 @@ class Explanation:
     def _pairs_title(self) -> str:
         return (
             "Pairs of columns, each with a test of its own that is exact for their joint "
-            f"distribution (at {ALPHA:g}; {correction_name(self.correction)})"
+            f"distribution (at {self.alpha:g}; {correction_name(self.correction)})"
         )
 
     def _row_cells(self) -> list[list[str]]:
@@ -317,6 +329,7 @@ class Explanation:
 def explain(
     result: TwoSampleResult,
     *,
+    alpha: float = ALPHA,
     correction: ColumnCorrection | None = None,
     rows: int = 10,
     shuffles: int = 3,
@@ -340,6 +353,8 @@ def explain(
     ----------
     result
         What `two_sample_test`, `TwoSampleTest.run` or `FittedTest.test` gave. It is not changed.
+    alpha
+        The level of what is said to differ; no p-value depends on it.
     correction
         For the number of columns, and for that of pairs: "step-down" compares with the largest
         value over columns in each shuffle. It needs a test that looks at single columns, and is
@@ -383,6 +398,7 @@ def explain(
     >>> twosample.explain(result, rng=0).reject(alpha=0.05)
     ['1']
     """
+    check_alpha(alpha)
     if correction is not None:
         check_correction(correction, get_args(ColumnCorrection))
     check_whole("rows", rows, 0)
@@ -422,8 +438,9 @@ def explain(
         rows_y=_telling_rows(result, 1, of_y, rows),
         contributions=contributions,
         importance_from=tables.joint,
-        notes=_notes(result, tables, rows),
+        notes=_notes(result, tables, rows, alpha),
         result=result,
+        alpha=alpha,
     )
 
 
@@ -663,23 +680,23 @@ def correction_name(correction: ColumnCorrection) -> str:
     return CORRECTIONS[correction].name
 
 
-def _notes(result: TwoSampleResult, tables: _Tables, rows: int) -> tuple[str, ...]:
+def _notes(result: TwoSampleResult, tables: _Tables, rows: int, alpha: float) -> tuple[str, ...]:
     """What a reader should know, in sentences."""
     notes = []
-    if not result.reject():
+    if not result.reject(alpha):
         notes.append(
             f"The test itself finds no difference (p = {format_pvalue(result.pvalue)}): what is "
             "exploratory here may well be chance."
         )
     if tables.columns:
         notes += tables.notes
-        notes += _column_notes(result, tables)
+        notes += _column_notes(result, tables, alpha)
     if rows and result.statistic <= 0:
         notes.append("The statistic is not positive, so rows have no share of it.")
     return tuple(notes)
 
 
-def _column_notes(result: TwoSampleResult, tables: _Tables) -> list[str]:
+def _column_notes(result: TwoSampleResult, tables: _Tables, alpha: float) -> list[str]:
     notes = []
     columns = tables.columns
     if tables.correction == "bh":
@@ -688,17 +705,17 @@ def _column_notes(result: TwoSampleResult, tables: _Tables) -> list[str]:
             "nothing."
         )
     if tables.correction in ("holm", "bh"):
-        notes += _too_few_labellings(len(columns), "column", tables.labellings)
-        notes += _too_few_labellings(len(tables.pairs), "pair", tables.labellings)
-    if result.reject() and not any(column.reject(ALPHA) for column in columns):
+        notes += _too_few_labellings(len(columns), "column", tables.labellings, alpha)
+        notes += _too_few_labellings(len(tables.pairs), "pair", tables.labellings, alpha)
+    if result.reject(alpha) and not any(column.reject(alpha) for column in columns):
         if not tables.pairs:
             notes.append(
-                f"No column differs by itself at {ALPHA}: the difference may lie in how the "
+                f"No column differs by itself at {alpha:g}: the difference may lie in how the "
                 "columns go together."
             )
-        elif not any(pair.reject(ALPHA) for pair in tables.pairs):
+        elif not any(pair.reject(alpha) for pair in tables.pairs):
             notes.append(
-                f"No column and no pair differs by itself at {ALPHA}: the difference may lie in "
+                f"No column and no pair differs by itself at {alpha:g}: the difference may lie in "
                 "how more than two columns go together, or be spread over many."
             )
     if tables.joint is not None:
@@ -709,10 +726,10 @@ def _column_notes(result: TwoSampleResult, tables: _Tables) -> list[str]:
     return notes
 
 
-def _too_few_labellings(count: int, kind: str, labellings: int) -> list[str]:
+def _too_few_labellings(count: int, kind: str, labellings: int, alpha: float) -> list[str]:
     # The smallest p-value is one in all labellings, and a correction multiplies it by their number.
     smallest = count / labellings
-    if smallest <= ALPHA:
+    if smallest <= alpha:
         return []
     return [
         f"With {count} {kind}s and {labellings} labellings a single {kind} cannot reach an "

@@ -137,7 +137,7 @@ def findings_of(
     levels = levels_with(alpha)
     why_not = ""
     if explanation is None:
-        explanation, why_not = or_why(lambda: _explain_a_part(result, generators, progress))
+        explanation, why_not = or_why(lambda: _explain_a_part(result, alpha, generators, progress))
     return Findings(
         result=result,
         alpha=alpha,
@@ -150,7 +150,7 @@ def findings_of(
 
 
 def _explain_a_part(
-    result: TwoSampleResult, generators: Generators, progress: bool | None
+    result: TwoSampleResult, alpha: float, generators: Generators, progress: bool | None
 ) -> Explanation:
     fitted, _ = held_out(result)
     part = result
@@ -158,6 +158,7 @@ def _explain_a_part(
         part = on_fewer_points(result, _MOST_ROWS, generators.numpy("fewer"))
     return explain(
         part,
+        alpha=alpha,
         rows=_CANDIDATES * ROWS_SHOWN,
         rng=generators.numpy("explain"),
         progress=progress,

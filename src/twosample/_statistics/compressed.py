@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .._checks import check_whole
 from .._data.samples import EmbeddedSamples
+from .._eigen import eigh
 from .._kernels import Kernel
 from .._products import Embedded, rows_of
 from .._result import Effect
@@ -198,7 +199,7 @@ class _Landmarks:
         self.rows = max(1, min(512, room))
         K = self.values(chosen)
         # Rounding leaves it not quite symmetric, and `eigh` reads only one half.
-        eigenvalues, vectors = torch.linalg.eigh((K + K.T) / 2)
+        eigenvalues, vectors = eigh((K + K.T) / 2)
         enough = eigenvalues > _RANK * eigenvalues[-1]
         kept = eigenvalues[enough]
         self.root = vectors[:, enough] / kept.sqrt()  # (c, p)

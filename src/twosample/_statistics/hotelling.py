@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._data.samples import EmbeddedSamples
+from .._eigen import eigh
 from .._estimators import t2_from_whitened
 from .._kernels import Embedding, Kernel
 from .._products import Embedded
@@ -223,7 +224,7 @@ class HotellingT2(Statistic):
             rows = both - both.mean(0)
         # The total scatter in the place of S: they differ by a multiple of d d', which leaves the
         # direction as it is.
-        values, vectors = torch.linalg.eigh(rows.T @ rows)
+        values, vectors = eigh(rows.T @ rows)
         floor = max(float(values[-1]) * _RIDGE, 1e-300)
         inverses = 1 / values.clamp_min(floor)
         along = vectors.T @ d
@@ -255,7 +256,7 @@ def _whitened(rows: Tensor) -> tuple[Tensor, float]:
             "the features of the points to test are not finite numbers; look for extreme values in "
             "the data, or use wider locations or frequencies."
         )
-    values, vectors = torch.linalg.eigh(scatter)
+    values, vectors = eigh(scatter)
     smallest = float(values[0])
     largest = float(values[-1])
     if smallest <= _SINGULAR * largest:

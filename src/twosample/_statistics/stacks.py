@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._eigen import eigh
 from .._fusing import Moments, gamma_surprise, moments_of
 from .._views import View
 from .base import Bins
@@ -259,7 +260,7 @@ def along_axes(
     covariance, mean_square = _moments(sums, metric)
     if bins.cells is not None:
         covariance = _within_cells(centred, bins, bins.cells, metric)
-    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = eigh(covariance)
     spectrum = values.flip(1).clamp_min(0)  # the largest first
     vectors = vectors.flip(2)
     first = spectrum[:, :1]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_whole
+from .._eigen import eigh
 from .base import ColumnSets, Layout, Pooled, Seen, View
 
 _PATCHES = 64
@@ -143,7 +144,7 @@ class Textures(View):
         channels = pooled.rows.shape[1]
         patches, side = _patches(pooled.rows, self.side)
         covariance = patches.T @ patches / len(patches)
-        values, vectors = torch.linalg.eigh(covariance)
+        values, vectors = eigh(covariance)
         least = _FAINTEST * values[-1] + _LEAST
         spreads = values.clamp_min(least).sqrt()
         directions = (vectors / spreads).T
@@ -238,7 +239,7 @@ def _patches(images: Tensor, side: int) -> tuple[Tensor, int]:
 def _whitening(patches: Tensor) -> Tensor:
     """The factor W for which patches times W have all directions equally strong, but noise."""
     covariance = patches.T @ patches / len(patches)
-    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = eigh(covariance)
     # Weak directions are noise; made as strong as the others, they would be all one sees.
     noise = _NOISE * values[-1]
     strengths = values.clamp_min(0) + noise + _LEAST

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_whole
+from .._eigen import eigh
 from .base import ColumnSets, Family, Layout, Pooled, Seen, View
 
 _LANDMARKS = 256
@@ -160,7 +161,7 @@ class Scatter(Landmarks):
         of_landmarks = self._of_landmarks()
         features = torch.linalg.solve_triangular(of_landmarks, values, upper=False)
         second = features @ features.mT / len(rows)
-        spectrum, vectors = torch.linalg.eigh(second)
+        spectrum, vectors = eigh(second)
         leading = vectors[:, :, -self.axes :]
         least = _RANK * spectrum[:, -1:]
         lengths = spectrum[:, -self.axes :].clamp_min(least).sqrt()
