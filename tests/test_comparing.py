@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -229,6 +230,23 @@ def test_a_second_test_takes_more_shuffles_for_as_many_samples():
     asked = resolve(twosample.auto(), permutations=99)
     with pytest.warns(twosample.InputWarning, match="no p-value is below 0.01"):
         assert _with_enough(asked, True, "holm", 30, 0.05) == asked
+
+
+def test_a_first_part_decides_where_the_correction_leaves_no_doubt(monkeypatch):
+    found = []
+    real = twosample.TwoSampleTest.run
+
+    def run(self, *args, **keywords):
+        found.append(self.then.alpha)
+        return real(self, *args, **keywords)
+
+    monkeypatch.setattr(twosample.TwoSampleTest, "run", run)
+    samples = {"one": normal(1), "two": normal(2)}
+    for correction, alpha in (("holm", 0.04), ("none", 0.04), ("holm", 5e-324)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # no p-value reaches the last
+            compare(REFERENCE, samples, permutations=99, correction=correction, alpha=alpha, rng=0)
+    assert found == [0.02, 0.02, 0.04, 0.04, 5e-324, 5e-324]
 
 
 def test_too_few_shuffles_are_said_before_and_after():

@@ -403,7 +403,9 @@ def compare(
     ['tuesday']
     """
     _check_asked(reference, samples, correction, alpha)
-    test = resolve(method, permutations=permutations, train_fraction=train_fraction)
+    # A first part decides about a sample where no correction can take its p-value above alpha.
+    decides = max(alpha / growth(correction, len(samples)), math.ulp(0.0))
+    test = resolve(method, permutations=permutations, train_fraction=train_fraction, alpha=decides)
 
     def options(name: str) -> dict[str, Any]:
         keys = {"groups": groups, "strata": strata, "pairs": pairs}
@@ -549,11 +551,7 @@ def _check_sample(
 def _with_enough(
     test: TwoSampleTest, asked: bool, correction: Correction, count: int, alpha: float
 ) -> TwoSampleTest:
-    """The test with so many permutations that one of so many samples can be found to differ.
-
-    A first test decides about a sample where the correction leaves it below alpha in any case.
-    """
-    test = resolve(test, alpha=alpha / growth(correction, count))
+    """The test with so many permutations that one of so many samples can be found to differ."""
     enough = _permutations(test, asked, correction, count, alpha)
     if enough is None:
         return test
