@@ -4,13 +4,12 @@ other ways than the test does, all on the same labellings.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from _measure import append, read
+from _measure import read, run_missing
 
 import twosample
 from twosample._fusing import combine_kinds, surprise
@@ -82,13 +81,12 @@ class _Kept(twosample.Spectral):
         prepared = super().prepare(representation, points, bins, generator)
         stacks = list(representation)
         about = []
-        shares = {}
         for view in prepared.rows():
             stack = stacks[view.stack]
-            kind = representation.kind_of(stack)
             name = getattr(stack, "called", repr(stack))
-            shares[kind.name] = kind.weight
-            about.append(Row(name, kind.name, view.regularisation))
+            about.append(Row(name, representation.kind_of(stack).name, view.regularisation))
+        kinds = dict.fromkeys(row.kind for row in about)  # the test numbers them as they come
+        shares = dict(zip(kinds, prepared.shares.tolist(), strict=True))
         type(self).kept = about, shares
         return prepared
 
@@ -136,17 +134,13 @@ def rank(fused):
 
 def run(store, scenarios, draws, minutes, pvalues):
     """Append a line for each draw that is not in the store; `pvalues` gets its name and number."""
-    known = {(line["scenario"], line["number"]) for line in read(store)}
-    until = time.monotonic() + 60 * minutes
     # Breadth first: a run that is stopped has draws of every scenario.
-    for number in range(draws):
-        for name in scenarios:
-            if (name, number) in known:
-                continue
-            if time.monotonic() > until:
-                print("Stopped; run the same command again to go on.")
-                return
-            append(store, {"scenario": name, "number": number, "pvalues": pvalues(name, number)})
+    jobs = (
+        ((name, number), lambda name=name, number=number: {"pvalues": pvalues(name, number)})
+        for number in range(draws)
+        for name in scenarios
+    )
+    run_missing(store, ("scenario", "number"), jobs, minutes)
 
 
 def powers(store, titles):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -87,6 +88,41 @@ def read(store):
     return [json.loads(line) for line in store.read_text().splitlines()]
 
 
+def run_missing(store, names, jobs, minutes):
+    """Append a line for each job that has none; a job is what these names are for it, and the work.
+
+    The work gives the rest of its line. A run can be stopped at any moment, and goes on when it is
+    started again.
+    """
+    known = {tuple(line[name] for name in names) for line in read(store)}
+    until = time.monotonic() + 60 * minutes
+    for values, work in jobs:
+        if values in known:
+            continue
+        if time.monotonic() > until:
+            print("Stopped; run the same command again to go on.")
+            return
+        append(store, {**dict(zip(names, values, strict=True)), **work()})
+
+
+def command_line(about, count, default, run, tables, page):
+    """The command line of a benchmark that runs what is missing, and writes tables into a page.
+
+    `count` names the option for how much to run, which `run` gets with the minutes it may take;
+    `tables` gives the name of each table and its text.
+    """
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("what", choices=["run", "table"])
+    parser.add_argument(f"--{count}", dest="count", type=int, default=default)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.what == "run":
+        run(options.count, options.minutes)
+        return
+    show(tables(), page, write=options.write)
+
+
 def exponent(sizes, values):
     """The slope of log(value) against log(size), by least squares; NaN from fewer than two
     sizes.
@@ -109,3 +145,11 @@ def write_between(page, name, text):
     head, rest = page.read_text().split(begin)
     tail = rest.split(end)[1]
     page.write_text(f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}")
+
+
+def show(tables, page, *, write):
+    """Print tables, given with their names, and put them into the page if asked to."""
+    for name, text in tables.items():
+        print(text, end="\n\n")
+        if write:
+            write_between(page, name, text)

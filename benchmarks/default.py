@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import torch
 from _kept import rank, rows_of_pair
-from _measure import append, read, write_between
+from _measure import read, run_missing, show
 from scipy.stats import binom
 
 import twosample
@@ -33,7 +33,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 ALPHA = 0.05
 PERMUTATIONS = 99  # of a null draw: the level is exact with any number of them
 CHUNKS = 21  # of each design
-DRAWS = 20  # of a chunk: 10,080 in all
+DRAWS = 20  # of a chunk
 SEEDS = {"auto": 6, "mmd-d": 2}  # of each data set; every two of them are compared
 POOL = 19_999  # permutations of a data set, of which few are drawn
 COUNTS = (199, 499, 999, 1_999)
@@ -261,16 +261,9 @@ def jobs(what):
 
 
 def run(what, minutes):
-    known = {(line["what"], line["name"], line["number"]) for line in read(STORE)}
-    until = time.monotonic() + 60 * minutes
     warnings.simplefilter("ignore")
-    for name, number, job in jobs(what):
-        if (what, name, number) in known:
-            continue
-        if time.monotonic() > until:
-            print("Stopped; run the same command again to go on.")
-            return
-        append(STORE, {"what": what, "name": name, "number": number, **job()})
+    of_what = (((what, name, number), work) for name, number, work in jobs(what))
+    run_missing(STORE, ("what", "name", "number"), of_what, minutes)
 
 
 # Tables
@@ -352,20 +345,18 @@ def cost_table(lines):
     return rows
 
 
-def table(write):
+def tables():
+    """The stored draws as Markdown, a table for each question."""
     by_what = defaultdict(list)
     for line in read(STORE):
         by_what[line["what"]].append(line)
-    tables = {
-        "level": level_table(by_what["level"]),
-        "luck": luck_table(by_what["luck"]),
-        "permutations": permutations_table(by_what["permutations"]),
-        "cost": cost_table(by_what["cost"]),
+    rows = {
+        "default level": level_table(by_what["level"]),
+        "default luck": luck_table(by_what["luck"]),
+        "default permutations": permutations_table(by_what["permutations"]),
+        "default cost": cost_table(by_what["cost"]),
     }
-    for name, rows in tables.items():
-        print("\n".join(rows), end="\n\n")
-        if write:
-            write_between(PAGE, f"default {name}", "\n".join(rows))
+    return {name: "\n".join(lines) for name, lines in rows.items()}
 
 
 def main():
@@ -375,7 +366,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.what == "table":
-        table(options.write)
+        show(tables(), PAGE, write=options.write)
     else:
         run(options.what, options.minutes)
 

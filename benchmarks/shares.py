@@ -11,7 +11,6 @@ continued. One thread for each process: OMP_NUM_THREADS=1.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from _kept import combined, fewest_draws, gains, powers, rank, rows_of
 from _kept import run as run_draws
-from _measure import write_between
+from _measure import command_line
 
 STORE = Path(__file__).parent / "results" / "shares.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "decisions" / "0009-all-rows-every-view.md"
@@ -128,21 +127,10 @@ def table():
     return "\n".join(rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "table"])
-    parser.add_argument("--draws", type=int, default=60)
-    parser.add_argument("--minutes", type=float, default=1e9)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    if options.what == "run":
-        warnings.simplefilter("ignore")
-        run_draws(STORE, (*NUMBERS, *MIXED), options.draws, options.minutes, pvalues)
-        return
-    print(table())
-    if options.write:
-        write_between(PAGE, "shares", table())
+def run(draws, minutes):
+    warnings.simplefilter("ignore")
+    run_draws(STORE, (*NUMBERS, *MIXED), draws, minutes, pvalues)
 
 
 if __name__ == "__main__":
-    main()
+    command_line(__doc__, "draws", 60, run, lambda: {"shares": table()}, PAGE)

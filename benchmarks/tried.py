@@ -12,7 +12,6 @@ process: OMP_NUM_THREADS=1.
 
 from __future__ import annotations
 
-import argparse
 import math
 import warnings
 from dataclasses import replace
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 from _kept import ALPHA, Rows, combined, fewest_draws, gains, powers, rank, rows_of
 from _kept import run as run_draws
-from _measure import read, write_between
+from _measure import command_line, read
 from torch import nn
 
 import twosample
@@ -423,21 +422,5 @@ def run(draws, minutes):
     run_draws(STORE, IMAGES, draws, minutes, pvalues)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "table"])
-    parser.add_argument("--draws", type=int, default=30)
-    parser.add_argument("--minutes", type=float, default=1e9)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    if options.what == "run":
-        run(options.draws, options.minutes)
-        return
-    for name, text in tables().items():
-        print(text, end="\n\n")
-        if options.write:
-            write_between(PAGE, name, text)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(__doc__, "draws", 30, run, tables, PAGE)

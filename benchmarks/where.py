@@ -11,15 +11,13 @@ process: OMP_NUM_THREADS=1.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _measure import append, read, write_between
+from _measure import command_line, read, run_missing
 from scipy.stats import binom
 
 import twosample
@@ -124,7 +122,7 @@ def chunk(name, number):
         found["column"] += any_found(columns.stepped, innocent, design.alpha)
         found["column by Holm"] += any_found(by_holm, innocent, design.alpha)
         found["pair"] += any_found(pairs.stepped, innocent_pairs, design.alpha)
-    return {"design": name, "number": number, "tests": CHUNK, "found": dict(found)}
+    return {"tests": CHUNK, "found": dict(found)}
 
 
 def any_found(adjusted, innocent, alpha):
@@ -134,16 +132,14 @@ def any_found(adjusted, innocent, alpha):
 
 
 def run(tests, minutes):
-    known = {(line["design"], line["number"]) for line in read(STORE)}
-    until = time.monotonic() + 60 * minutes
-    for number in range(-(-tests // CHUNK)):
-        for name, design in DESIGNS.items():
-            if (name, number) in known or (design.few and CHUNK * number >= FEW * tests):
-                continue
-            if time.monotonic() > until:
-                print("Stopped; run the same command again to go on.")
-                return
-            append(STORE, chunk(name, number))
+    # Breadth first: a run that is stopped has tests of every design.
+    jobs = (
+        ((name, number), lambda name=name, number=number: chunk(name, number))
+        for number in range(-(-tests // CHUNK))
+        for name, design in DESIGNS.items()
+        if not design.few or CHUNK * number < FEW * tests
+    )
+    run_missing(STORE, ("design", "number"), jobs, minutes)
 
 
 def table():
@@ -172,20 +168,5 @@ def table():
     return "\n".join(rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "table"])
-    parser.add_argument("--tests", type=int, default=1500)
-    parser.add_argument("--minutes", type=float, default=1e9)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    if options.what == "run":
-        run(options.tests, options.minutes)
-        return
-    print(table())
-    if options.write:
-        write_between(PAGE, "where", table())
-
-
 if __name__ == "__main__":
-    main()
+    command_line(__doc__, "tests", 1500, run, lambda: {"where": table()}, PAGE)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import _measure
 import answers
+import default
 import effects
 import linear
 import page
@@ -19,6 +20,8 @@ import shares
 import summary
 import time_to_power
 import training_luck
+import tried
+import where
 
 import twosample
 from twosample._random import Generators
@@ -66,8 +69,32 @@ def test_shares_as_they_are_give_the_p_value_of_the_test():
     assert found["no means"] != found["as they are"]
 
 
-def test_the_decision_has_the_table_of_shares():
-    assert shares.table() in shares.PAGE.read_text()
+def test_the_decision_has_the_tables_of_what_was_tried():
+    decision = shares.PAGE.read_text()
+    assert shares.table() in decision
+    for text in tried.tables().values():
+        assert text in decision
+
+
+def test_pages_have_the_tables_of_level_luck_and_false_findings():
+    assert where.table() in where.PAGE.read_text()
+    for text in default.tables().values():
+        assert text in PAGE
+
+
+def test_a_run_that_is_started_again_does_what_is_missing(tmp_path, capsys):
+    store = tmp_path / "store.jsonl"
+    jobs = [(("a", number), lambda number=number: {"twice": 2 * number}) for number in range(3)]
+    _measure.append(store, {"name": "a", "number": 1, "twice": -1})
+    _measure.run_missing(store, ("name", "number"), jobs, minutes=0)
+    assert len(_measure.read(store)) == 1
+    assert "run the same command again" in capsys.readouterr().out
+    _measure.run_missing(store, ("name", "number"), jobs, minutes=1)
+    assert [(line["number"], line["twice"]) for line in _measure.read(store)] == [
+        (1, -1),
+        (0, 0),
+        (2, 4),
+    ]
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.stem)

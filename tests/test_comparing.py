@@ -233,12 +233,12 @@ def test_a_second_test_takes_more_shuffles_for_as_many_samples():
 
 
 def test_a_first_part_decides_where_the_correction_leaves_no_doubt(monkeypatch):
-    found = []
-    real = twosample.TwoSampleTest.run
+    levels = []
+    as_it_is = twosample.TwoSampleTest.run
 
     def run(self, *args, **keywords):
-        found.append(self.then.alpha)
-        return real(self, *args, **keywords)
+        levels.append(self.then.alpha)
+        return as_it_is(self, *args, **keywords)
 
     monkeypatch.setattr(twosample.TwoSampleTest, "run", run)
     samples = {"one": normal(1), "two": normal(2)}
@@ -246,7 +246,7 @@ def test_a_first_part_decides_where_the_correction_leaves_no_doubt(monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)  # no p-value reaches the last
             compare(REFERENCE, samples, permutations=99, correction=correction, alpha=alpha, rng=0)
-    assert found == [0.02, 0.02, 0.04, 0.04, 5e-324, 5e-324]
+    assert levels == [0.02, 0.02, 0.04, 0.04, 5e-324, 5e-324]
 
 
 def test_too_few_shuffles_are_said_before_and_after():

@@ -706,6 +706,10 @@ def test_the_level_is_that_of_the_caller():
     assert not any("finds no difference" in note for note in usual.notes)
     assert any("finds no difference" in note for note in strict.notes)
     assert "(at 0.001;" in str(result.explain(alpha=0.001, rng=0))
+    for explanation in (usual, strict):
+        said = [pair["sentence"] for pair in explanation.to_dict()["pairs"]]
+        assert said == [pair.sentence(explanation.alpha) for pair in explanation.pairs]
+    assert said != [pair.sentence(0.05) for pair in strict.pairs]
     with pytest.raises(InputError, match="alpha"):
         explain(result, alpha=2)
 

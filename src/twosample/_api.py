@@ -152,8 +152,8 @@ def resolve(
 ) -> TwoSampleTest:
     """The test that a name and options stand for.
 
-    An option that the test has no use for is an error, never ignored. Only `alpha` is for every
-    test: the level at which the first part of a test of two parts decides.
+    An option that the test has no use for is an error, never ignored. But `alpha`, the level at
+    which the first of two tests decides, can be given for every test.
     """
     if isinstance(method, str):
         if method not in METHODS:

@@ -315,10 +315,10 @@ class TwoSampleResult:
 
         The null distribution, the fitted test and the data are left out.
         """
-        from ._insight.smallest import smallest_difference
+        from ._insight.smallest import would_be_found
 
         decision = self.decide(alpha)
-        smallest = None if self.reject(alpha) else smallest_difference(self, alpha=alpha)
+        smallest = would_be_found(self, alpha)
         training = None
         if self.training is not None:
             training = {

@@ -302,8 +302,8 @@ class FollowUp:
     """A test that is run where another does not decide, and how the two make one p-value.
 
     With a share w of the level for this test, p = min(p1 / (1 - w), p2 / w) is a p-value: the
-    chance that it is at most alpha is at most (1 - w) alpha + w alpha. Where p1 / (1 - w) is small
-    enough to decide, this test is not run, which can only make p larger.
+    chance that it is at most alpha is at most (1 - w) alpha + w alpha. Where p1 / (1 - w) is at
+    most the level that is asked for, this test is not run, which can only make p larger.
 
     Parameters
     ----------

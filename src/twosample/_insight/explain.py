@@ -209,7 +209,7 @@ class Explanation:
             "calibration": self.calibration,
             "symbol": self.symbol,
             "columns": [column.to_dict() for column in self.columns],
-            "pairs": [pair.to_dict() for pair in self.pairs],
+            "pairs": [pair.to_dict(self.alpha) for pair in self.pairs],
             "rows_x": [row.to_dict() for row in self.rows_x],
             "rows_y": [row.to_dict() for row in self.rows_y],
             "importance_from": self.importance_from,

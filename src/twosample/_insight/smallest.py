@@ -104,12 +104,14 @@ def smallest_difference(
     return _of_views(result, threshold, power, alpha)
 
 
-def could_find(result: TwoSampleResult, alpha: float = ALPHA) -> str:
-    """What would have been found at this level, in a sentence; "" where that cannot be said.
+def would_be_found(result: TwoSampleResult, alpha: float = ALPHA) -> SmallestDifference | None:
+    """What a test that found nothing at this level would have found; None if it found something."""
+    return None if result.reject(alpha) else smallest_difference(result, alpha=alpha)
 
-    Nothing is said either where the test rejects, since then it has found something.
-    """
-    smallest = None if result.reject(alpha) else smallest_difference(result, alpha=alpha)
+
+def could_find(result: TwoSampleResult, alpha: float = ALPHA) -> str:
+    """What would have been found at this level, in a sentence; "" where nothing can be said."""
+    smallest = would_be_found(result, alpha)
     return "" if smallest is None else smallest.sentence()
 
 

@@ -72,12 +72,12 @@ class PairDifference:
         verb = "differs" if len(causes) == 1 else "differ"
         return f"{first} and {second} differ, since {' and '.join(causes)} {verb} {p}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+    def to_dict(self, alpha: float = ALPHA) -> dict[str, Any]:
+        """Plain values, ready for JSON; the sentence is that for the level `alpha`."""
         plain = dataclasses.asdict(self)
         plain["columns"] = list(self.columns)
         plain["columns_adjusted"] = list(self.columns_adjusted)
-        plain["sentence"] = self.sentence()
+        plain["sentence"] = self.sentence(alpha)
         return plain
 
 
